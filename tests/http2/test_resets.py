@@ -170,3 +170,29 @@ def test_threads_that_cannot_be_cancelled_are_not_multiplied(
         flood(attacker, lambda stream: get(stream, "/sleep/20") + reset(stream))
         assert other.get("/").content == b"hello"
         assert int(other.get("/count").content) <= RESETS_MAX + 1
+
+
+@pytest.mark.parametrize("interface", ["native", "asgi", "wsgi"])
+def test_handlers_that_outlive_their_streams_are_limited(
+    start: Start, connect: Connect, interface: str
+) -> None:
+    limits = ("--h2-streams-max", "2", "--h2-resets-max", "2", "--threads", "8")
+    server = start(f"h2/{interface}.py", "--h2c", *limits)
+    client = connect(server)
+    streams = iter(range(1, 100, 2))
+    for count in range(1, 5):
+        held = next(streams)
+        client.send(get(held, "/hold"))
+        wait_until(lambda wanted=count: counts(server) == {"started": wanted})
+        client.send(reset(held))
+        # Most requests complete, so the resets themselves are not too many.
+        for _ in range(4 if count < 4 else 0):
+            assert client.request(next(streams), "/").content == b"hello"
+    for stream in (next(streams), next(streams)):
+        client.send(get(stream, "/hold"))
+        assert client.response(stream).reset == Code.REFUSED_STREAM
+    assert counts(server) == {"started": 4}
+    with server.connect() as other:
+        other.get("/release")
+    wait_until(lambda: counts(server) == {"started": 4, "finished": 4})
+    assert client.request(next(streams), "/").content == b"hello"

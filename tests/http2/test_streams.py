@@ -9,6 +9,7 @@ import pytest
 from support.h2 import (
     Code,
     Connect,
+    Kind,
     Setting,
     data,
     get,
@@ -205,3 +206,21 @@ def test_a_client_that_closes_its_connection_ends_all_requests(
     with server.connect() as other:
         while other.get("/counts").json() != {"started": 10, "disconnected": 10}:
             assert time.monotonic() < end
+
+
+def test_streams_beyond_the_queue_of_threads_get_503(start: Start, connect: Connect) -> None:
+    server = start("h2/wsgi.py", "--h2c", "--threads", "2", "--queued-requests-max", "2")
+    client = connect(server)
+    occupied, queued, surplus = (1, 3), (5, 7), (9, 11, 13)
+    for stream in occupied:
+        client.send(post(stream, "/echo", (b"expect", b"100-continue")))
+        client.read_until(Kind.HEADERS, stream)
+        assert client.messages[stream].interim == [100]
+    client.send(*(get(stream, "/") for stream in (*queued, *surplus)))
+    for stream in surplus:
+        assert client.response(stream).status == 503
+        assert client.response(stream).get("retry-after") == "1"
+    client.send(*(data(stream, b"x", is_last=True) for stream in occupied))
+    for stream, content in zip((*occupied, *queued), (b"x", b"x", b"hello", b"hello"), strict=True):
+        assert client.response(stream).content == content
+    assert client.request(15, "/").content == b"hello"

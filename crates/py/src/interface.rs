@@ -279,4 +279,13 @@ impl App for Interface {
     fn abort(&mut self, id: ExchangeId, why: Abort) {
         whichever!(self, app => app.abort(id, why));
     }
+
+    fn is_running(&mut self, id: ExchangeId) -> bool {
+        match self {
+            Interface::Native(native) => native.calls.runner.exchanges.is_open(id),
+            Interface::Asgi(asgi) => asgi.runner.exchanges.is_open(id),
+            Interface::Wsgi(wsgi) => wsgi.has_thread_for(id),
+            Interface::Mounted(mounted) => mounted.is_running(id),
+        }
+    }
 }

@@ -349,6 +349,16 @@ impl App for Wsgi {
     }
 }
 
+impl Wsgi {
+    /// Whether a thread is still occupied with a request.
+    pub(crate) fn has_thread_for(&self, id: ExchangeId) -> bool {
+        match &self.calls {
+            Calls::Inline(_) => false,
+            Calls::Pooled(intake, _) => intake.is_running(id),
+        }
+    }
+}
+
 /// Hands a request over to the threads, or refuses it.
 fn queue(
     intake: &mut Intake,

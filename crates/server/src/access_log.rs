@@ -22,6 +22,9 @@ pub enum LogFormat {
     Json,
 }
 
+/// The status of a request whose client disconnected before the response. It is not an HTTP status; nginx uses it.
+pub(crate) const CLIENT_CLOSED_REQUEST: u16 = 499;
+
 /// What a line reports about a request, kept until its response is complete.
 #[derive(Clone, Debug)]
 pub(crate) struct LogRecord {

@@ -162,4 +162,10 @@ pub trait App {
 
     /// The exchange ended before its response was complete. Its id is not used again; later commands for it are ignored.
     fn abort(&mut self, id: ExchangeId, why: Abort);
+
+    /// Whether the handler of an exchange that was aborted is still running.
+    fn is_running(&mut self, id: ExchangeId) -> bool {
+        let _ = id;
+        false
+    }
 }

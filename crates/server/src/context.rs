@@ -24,6 +24,8 @@ const OUT_KEPT_BYTES: usize = 1 << 20;
 /// A part of at least this size replaces an empty send buffer instead of being copied into it.
 pub(crate) const MOVED_BYTES_MIN: usize = 16 * 1024;
 
+/// Without this much memory left, no request is started: it may have to wait, with copies of its head and its task.
+pub(crate) const REQUEST_SPARE_BYTES: usize = 1 << 20;
 /// A connection may have at most one request in work for so many descriptors of the process.
 const DESCRIPTORS_PER_EXCHANGE: u64 = 64;
 

@@ -37,6 +37,7 @@ use net::Received;
 use self::content::Incoming;
 use self::input::Refused;
 use self::queue::{Queued, Window};
+use crate::access_log::CLIENT_CLOSED_REQUEST;
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
@@ -44,8 +45,6 @@ use crate::id::ExchangeId;
 use crate::link::{Broken, Fate, Link, Turn};
 use crate::mailbox::Command;
 
-/// The access log's status for a request whose client disconnected before the response. It is not an HTTP status; nginx uses it.
-const CLIENT_CLOSED_REQUEST: u16 = 499;
 /// Capacity of an empty queue that a connection keeps.
 const QUEUE_KEPT: usize = 4;
 

@@ -24,6 +24,7 @@ mod closing;
 mod content;
 mod deadlines;
 mod flood;
+mod handlers;
 mod input;
 mod output;
 mod request;
@@ -35,6 +36,7 @@ use wire::h2::{
 };
 
 use self::flood::Flood;
+use self::handlers::Handlers;
 use self::stream::{Stream, StreamEncoder};
 use crate::app::{Abort, App};
 use crate::exchange::Obeyed;
@@ -99,6 +101,13 @@ struct Client {
     payload_bytes_max: usize,
 }
 
+/// A DATA frame whose end has not arrived.
+#[derive(Clone, Copy, Debug)]
+struct Arriving {
+    stream: u32,
+    since_ms: u64,
+}
+
 /// Streams that this side has reset, to which the client may still send for some time.
 const RESET_REMEMBERED: usize = 32;
 
@@ -126,6 +135,9 @@ pub(crate) struct H2 {
     reset: Vec<u32>,
     leaving: Leaving,
     flood: Flood,
+    handlers: Handlers,
+    /// Content of which a part has arrived.
+    arriving: Option<Arriving>,
 }
 
 impl H2 {
@@ -174,6 +186,8 @@ impl H2 {
             reset: Vec::new(),
             leaving: Leaving::No,
             flood: Flood::default(),
+            handlers: Handlers::default(),
+            arriving: None,
         }
     }
 
@@ -246,6 +260,7 @@ impl H2 {
             frames,
             encoder,
             client,
+            handlers,
             ..
         } = self;
         let Some(stream) = streams.get_mut(index) else {
@@ -271,7 +286,7 @@ impl H2 {
         let obeyed = exchange.obey(&mut writer, &mut turn.context.responder, command);
         if obeyed == Obeyed::EndedEarly || was_cut {
             let id = exchange.id;
-            turn.app.abort(id, Abort::Refused);
+            handlers.abort(turn.app, id, Abort::Refused);
         }
     }
 
@@ -311,7 +326,11 @@ impl H2 {
         let own = self.input.capacity() + self.frames.capacity() + block + streams;
         let tables = self.decoder.held_bytes() + self.encoder.held_bytes();
         let places = self.streams.capacity() * size_of::<Stream>();
-        own + tables + places + self.reset.capacity() * 4 + size_of::<H2>()
+        own + tables
+            + places
+            + self.handlers.held_bytes()
+            + self.reset.capacity() * 4
+            + size_of::<H2>()
     }
 
     /// The clock moved during a turn: a wait that started in it counts from its end.
@@ -359,8 +378,19 @@ pub(crate) fn is_prior_knowledge(first: &[u8]) -> Option<bool> {
     // No method of HTTP/1 that is in use starts with "PRI ".
     let compared = first.len().min(4);
     match first.get(..compared) == PREFACE.get(..compared) {
-        false => Some(false),
+        false => Some(is_invalid_preface(first)),
         true if compared == 4 => Some(true),
         true => None,
     }
+}
+
+/// Whether the first line is complete and names no version of HTTP/1: no client of HTTP/1 has sent it, so it is an invalid preface (RFC 9113
+/// section 3.4).
+fn is_invalid_preface(first: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b'\n', first) else {
+        return false;
+    };
+    let line = first.get(..end).unwrap_or_default().trim_ascii_end();
+    let names_version = |part: &[u8]| part.eq_ignore_ascii_case(b" HTTP/");
+    !line.is_empty() && !line.windows(6).any(names_version)
 }

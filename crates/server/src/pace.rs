@@ -64,6 +64,13 @@ impl Pace {
         });
     }
 
+    /// The peer could not move anything between the two: a wait lasts longer by as much as it includes of that.
+    pub(crate) fn extend(&mut self, from_ms: u64, to_ms: u64) {
+        self.runs = self
+            .runs
+            .map(|since_ms| since_ms + to_ms.saturating_sub(from_ms.max(since_ms)));
+    }
+
     fn account(&mut self, now_ms: u64) {
         if let Some(since_ms) = &mut self.runs {
             let spent_ms = now_ms.saturating_sub(*since_ms);
@@ -113,6 +120,18 @@ mod tests {
         assert_eq!(pace.end_ms(u64::MAX), 10_500);
         pace.run(9500);
         assert_eq!(pace.end_ms(u64::MAX), 10_500);
+    }
+
+    #[test]
+    fn time_in_which_nothing_could_move_is_added() {
+        let mut pace = Pace::new(2000);
+        pace.extend(0, 1000);
+        assert_eq!(pace.end_ms(u64::MAX), u64::MAX);
+        pace.run(1000);
+        pace.extend(1500, 4500);
+        assert_eq!(pace.end_ms(u64::MAX), 6000);
+        pace.extend(0, 4500);
+        assert_eq!(pace.end_ms(u64::MAX), 6500);
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// The content of a 503 for a request or response that there is no memory for.
 pub(crate) const NO_MEMORY: &str = "The server has no memory for this now; try again shortly.";
 
+/// The content of a 503 for a request that a server which stops does not serve.
+pub(crate) const STOPPING: &str = "The server is stopping; try again.";
+
 /// The content of a 413.
 pub(crate) const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use harness::h2::H2Client;
 use harness::{Server, response};
 use server::{Abort, Command};
-use wire::h2::ErrorCode;
+use wire::h2::{ErrorCode, Frame, Parsed};
 
 /// A deadline is noticed so much later at most.
 const TICK_MS: u64 = 300;
@@ -118,6 +118,98 @@ fn a_panic_ends_its_stream_only() {
 }
 
 #[test]
+fn a_panic_of_a_handler_that_takes_content_is_a_500_on_its_stream() {
+    let mut it = Connected::new();
+    let panics = it.client.open("POST", "/parts/1", false);
+    let reads = it.client.open("POST", "/parts/2", false);
+    it.settle();
+    it.client.data(panics, b"panic", false);
+    it.client.data(reads, b"content", true);
+    it.settle();
+    assert_eq!(it.status(panics), 500);
+    let (content, is_complete) = it
+        .server
+        .worker
+        .app
+        .content_of(it.server.exchange("/parts/2"));
+    assert_eq!((content.as_str(), is_complete), ("content", true));
+    assert_eq!(it.server.abort_of("/parts/1"), Some(Abort::Refused));
+    it.server.respond(it.server.exchange("/parts/2"), "read");
+    it.settle();
+    assert_eq!(it.client.streams[&reads].content, b"read");
+}
+
+#[test]
+fn a_panic_in_a_streamed_response_resets_its_stream_only() {
+    let mut it = Connected::new();
+    it.client.announce_window(7);
+    let pulled = it.client.open("GET", "/pull/9", true);
+    let pushed = it.client.open("GET", "/push", true);
+    let other = it.client.open("GET", "/pull/2", true);
+    it.settle();
+    let id = it.server.exchange("/push");
+    it.server.post(id, Command::Begin(response(200, "")));
+    it.server.post(id, Command::Write(b"part".to_vec()));
+    it.server.worker.app.panics_for = Some(id);
+    it.settle();
+    it.server.worker.app.panics_for = Some(it.server.exchange("/pull/9"));
+    for stream in [pulled, other] {
+        it.client.give(stream, 100);
+    }
+    it.settle();
+    for (stream, target) in [(pulled, "/pull/9"), (pushed, "/push")] {
+        let reset = it.client.streams[&stream].reset;
+        assert_eq!(reset, Some(ErrorCode::INTERNAL_ERROR), "{target}");
+        assert_eq!(it.server.abort_of(target), Some(Abort::Refused));
+    }
+    assert_eq!(it.client.streams[&other].content, b"p".repeat(10));
+    assert!(it.client.streams[&other].is_complete && it.client.goaways.is_empty());
+}
+
+#[test]
+fn a_panic_of_a_handler_that_is_late_or_reset_concerns_no_other() {
+    let mut it = Connected::new();
+    let late = it.client.open("GET", "/later/late", true);
+    let cancelled = it.client.open("GET", "/later/cancelled", true);
+    it.settle();
+    it.server.worker.app.panics_for = Some(it.server.exchange("/later/cancelled"));
+    it.client.reset(cancelled);
+    it.settle();
+    it.server.worker.app.panics_for = Some(it.server.exchange("/later/late"));
+    it.advance(60_000 + TICK_MS);
+    assert_eq!(it.status(late), 503);
+    let next = it.client.open("GET", "/next", true);
+    it.settle();
+    assert_eq!(it.client.streams[&next].content, b"/next");
+}
+
+#[test]
+fn handlers_that_outlive_their_streams_keep_their_places() {
+    let mut it = Connected::new();
+    it.server.worker.app.outlives_streams = true;
+    for _ in 0..300 {
+        let stream = it.client.open("GET", "/later", true);
+        it.settle();
+        it.client.reset(stream);
+        it.settle();
+        // Slower than the limit of resets.
+        it.advance(100);
+    }
+    for _ in 0..3 {
+        let refused = it.client.open("GET", "/later", true);
+        it.settle();
+        let reset = it.client.streams[&refused].reset;
+        assert_eq!(reset, Some(ErrorCode::REFUSED_STREAM));
+    }
+    assert_eq!(it.server.targets().len(), 300);
+    it.server.worker.app.outlives_streams = false;
+    let served = it.client.open("GET", "/next", true);
+    it.settle();
+    assert_eq!(it.client.streams[&served].content, b"/next");
+    assert!(it.client.goaways.is_empty());
+}
+
+#[test]
 fn a_handler_that_does_not_respond_in_time_gets_503_in_its_place() {
     let mut it = Connected::new();
     let first = it.client.open("GET", "/later/1", true);
@@ -149,6 +241,54 @@ fn content_that_does_not_arrive_is_a_408_on_its_stream() {
     assert_eq!((it.status(read), it.status(parts)), (408, 408));
     assert_eq!(it.status(other), 200);
     assert_eq!(it.server.abort_of("/parts"), Some(Abort::Refused));
+}
+
+/// Sends content at a rate, in one frame of the greatest length, and returns the statuses of its stream and of another that waits.
+fn send_slowly(bytes_per_s: usize) -> (u16, u16) {
+    let mut it = Connected::new();
+    let read = it.client.open("POST", "/read", false);
+    let waiting = it.client.open("POST", "/read", false);
+    it.settle();
+    it.client.data(read, &[b'u'; 16_384], true);
+    let mut left = 16_384 + 9;
+    while left > 0 && it.status(read) == 0 && it.client.goaways.is_empty() {
+        let part = bytes_per_s.min(left);
+        it.client.send(part);
+        left -= part;
+        it.advance(1000);
+    }
+    let is_served = it.client.streams[&read].content.len() == 16_384;
+    assert_eq!(is_served, it.status(read) == 200);
+    let statuses = (it.status(read), it.status(waiting));
+    if is_served {
+        // Its time runs again.
+        it.advance(5_000 + TICK_MS);
+        assert_eq!(it.status(waiting), 408);
+    }
+    statuses
+}
+
+#[test]
+fn content_in_a_frame_that_is_not_complete_has_its_rate() {
+    assert_eq!(send_slowly(250), (200, 0));
+    assert_eq!(send_slowly(200), (408, 0));
+}
+
+#[test]
+fn frames_without_content_are_no_content() {
+    let mut it = Connected::new();
+    let read = it.client.open("POST", "/read", false);
+    it.settle();
+    for _ in 0..5 {
+        it.advance(900);
+        assert_eq!(it.status(read), 0);
+        (0..30).for_each(|_| it.client.ping());
+        it.client.send(500);
+        it.server.settle();
+        it.client.receive();
+    }
+    it.advance(500 + TICK_MS);
+    assert_eq!(it.status(read), 408);
 }
 
 #[test]
@@ -310,5 +450,42 @@ fn a_refused_head_request_gets_no_content() {
                 "{method} {status}"
             );
         }
+    }
+}
+
+#[test]
+fn a_first_line_that_names_no_version_of_http1_is_an_invalid_preface() {
+    let (mut server, _) = Server::with_manual_clock(|config| config.accepts_prior_knowledge = true);
+    for first in [
+        "INVALID CONNECTION PREFACE\r\n\r\n",
+        "PRJ * HTTP2\r\n",
+        "GET /\n",
+    ] {
+        let mut client = server.connect();
+        client.send(first);
+        server.settle();
+        let sent = client.take_bytes();
+        let Ok(Parsed::Frame(Frame::Settings(_), mut at)) = wire::h2::parse(&sent, 16_384) else {
+            panic!("{first:?} did not get SETTINGS first");
+        };
+        let mut codes = Vec::new();
+        while let Ok(Parsed::Frame(frame, used)) = wire::h2::parse(&sent[at..], 16_384) {
+            at += used;
+            if let Frame::GoAway { code, .. } = frame {
+                codes.push(code);
+            }
+        }
+        assert_eq!((codes, at), (vec![ErrorCode::PROTOCOL_ERROR], sent.len()));
+        assert!(client.is_ended(), "{first:?}");
+    }
+    for (line, status) in [
+        ("\r\nGET / HTTP/1.1", 200),
+        ("G@T / HTTP/1.1", 400),
+        ("GET / HTTP/1.1x", 400),
+        ("GET / HTTP/3.0", 505),
+    ] {
+        let mut client = server.connect();
+        let response = server.ask(&mut client, &format!("{line}\r\nHost: test\r\n\r\n"));
+        assert_eq!(response.status, status, "{line}");
     }
 }

@@ -1,6 +1,6 @@
 //! Header blocks of HTTP/2, decoded and encoded.
 
-use wire::h2::{BlockError, BlockLimits, Decoder, Encoder};
+use wire::h2::{BlockError, BlockLimits, Decoder, Encoder, frame};
 
 const LIMITS: BlockLimits = BlockLimits {
     section_bytes_max: 32_768,
@@ -66,4 +66,21 @@ fn an_encoded_response_is_decoded() {
     }
     assert_eq!(sizes[2..], [10, 10]);
     assert_eq!(decoder.skip(&[0x80]), Err(BlockError::Compression));
+}
+
+#[test]
+fn of_a_part_of_a_data_frame_only_content_counts() {
+    let found = |input: &str| {
+        let partial = frame::partial_data(&octets(input))?;
+        Some((partial.stream, partial.payload_bytes, partial.content_bytes))
+    };
+    assert_eq!(found("000005 00 00 000000"), None);
+    assert_eq!(found("000005 06 00 00000000 01"), None);
+    assert_eq!(found("000005 00 00 00000003"), Some((3, 5, 0)));
+    assert_eq!(found("000005 00 00 00000003 0102"), Some((3, 5, 2)));
+    // The first octet is the length of the padding, which comes last.
+    assert_eq!(found("000005 00 08 00000003"), Some((3, 5, 0)));
+    assert_eq!(found("000005 00 08 00000003 02 01"), Some((3, 5, 1)));
+    assert_eq!(found("000005 00 08 00000003 02 0102 00"), Some((3, 5, 2)));
+    assert_eq!(found("000005 00 08 00000003 09 0102 00"), Some((3, 5, 0)));
 }

@@ -91,6 +91,23 @@ async def watch(receive: Receive, send: Send) -> None:
             return
 
 
+released = asyncio.Event()
+
+
+async def hold(receive: Receive, send: Send) -> None:
+    """Wait for a release, whatever the client does."""
+    counts["started"] += 1
+    await released.wait()
+    counts["finished"] += 1
+    await respond(send, b"held")
+
+
+async def release(receive: Receive, send: Send) -> None:
+    """Let what is held go on."""
+    released.set()
+    await respond(send, b"released")
+
+
 async def endless(receive: Receive, send: Send) -> None:
     """Stream until `send` fails."""
     await start(send)
@@ -103,4 +120,11 @@ async def endless(receive: Receive, send: Send) -> None:
         counts["ended"] += 1
 
 
-KINDS = {"echo": echo, "cut": cut, "watch": watch, "endless": endless}
+KINDS = {
+    "echo": echo,
+    "cut": cut,
+    "watch": watch,
+    "endless": endless,
+    "hold": hold,
+    "release": release,
+}

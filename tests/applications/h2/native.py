@@ -44,6 +44,15 @@ async def work(request: Request) -> str:
     return "done"
 
 
+@app.get("/hold")
+async def hold(request: Request) -> str:
+    """Wait for a release, whatever the client does."""
+    counts["started"] += 1
+    await released.wait()
+    counts["finished"] += 1
+    return "held"
+
+
 @app.get("/release")
 def release(request: Request) -> str:
     """Let the work go on."""

@@ -2,11 +2,15 @@
 
 import itertools
 import json
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 calls = itertools.count()
+counts: Counter[str] = Counter()
+released = threading.Event()
 SHOWN = (
     *("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "SERVER_NAME"),
     *("CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_HOST", "HTTP_COOKIE", "wsgi.url_scheme"),
@@ -21,6 +25,15 @@ def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         next(calls)
         time.sleep(int(arguments[0]) / 1000)
         return [b"slept"]
+    if kind == "hold":
+        counts["started"] += 1
+        released.wait(60)
+        counts["finished"] += 1
+        return [b"held"]
+    if kind == "release":
+        released.set()
+    if kind == "counts":
+        return [json.dumps(counts).encode()]
     if kind == "count":
         return [str(next(calls)).encode()]
     if kind == "environ":

@@ -195,6 +195,11 @@ impl Mounted {
         ffi::attached(|py| self.abort_now(py, id, why));
     }
 
+    pub(super) fn is_running(&self, id: ExchangeId) -> bool {
+        let is_open = self.native.calls.runner.exchanges.is_open(id);
+        is_open || self.mounts.wsgi().any(|wsgi| wsgi.has_thread_for(id))
+    }
+
     fn abort_now(&mut self, py: Python<'_>, id: ExchangeId, why: Abort) {
         self.all_step_aside(py);
         self.native.abort(id, why);

@@ -359,6 +359,11 @@ impl Exchanges {
         exchanges.get_mut(&id).map(change)
     }
 
+    /// Whether the handler of an exchange has not ended.
+    pub(crate) fn is_open(&self, id: ExchangeId) -> bool {
+        self.lock().contains_key(&id)
+    }
+
     /// Removes an exchange and returns its state, for the caller to drop.
     pub(crate) fn close(&self, id: ExchangeId) -> Option<OpenExchange> {
         let mut exchanges = self.lock();

@@ -160,7 +160,8 @@ impl Lane {
         }
     }
 
-    fn is_current(&self, id: ExchangeId) -> bool {
+    /// Whether it represents this request.
+    pub(super) fn is_current(&self, id: ExchangeId) -> bool {
         self.state().id == Some(id)
     }
 

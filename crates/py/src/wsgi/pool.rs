@@ -294,6 +294,11 @@ impl Intake {
         self.find(|lane| lane.abort(id));
     }
 
+    /// Whether a thread is occupied with a request.
+    pub(super) fn is_running(&self, id: ExchangeId) -> bool {
+        self.pool.lanes.iter().any(|lane| lane.is_current(id))
+    }
+
     /// No thread has responded within `handler_timeout_ms`, so that the server has responded.
     pub(super) fn was_late(&mut self, id: ExchangeId) {
         let head = {

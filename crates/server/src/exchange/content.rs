@@ -95,6 +95,8 @@ pub(crate) struct Inbound {
     /// The peer waits for a 100 (Continue) before it sends.
     pub(crate) owes_continue: bool,
     pace: Pace,
+    /// Bytes of the next part that have been counted for the pace, before the part is complete.
+    arriving_bytes: u64,
 }
 
 impl Taker {
@@ -114,6 +116,7 @@ impl Inbound {
             is_complete: false,
             owes_continue,
             pace: Pace::new(context.timeouts.body_grace_ms),
+            arriving_bytes: 0,
         };
         inbound.update_pace(context);
         inbound
@@ -198,10 +201,26 @@ impl Inbound {
     /// Counts decoded content. Returns false if it exceeds the limit.
     fn count(&mut self, bytes: usize, context: &Context) -> bool {
         self.total_bytes = self.total_bytes.saturating_add(bytes as u64);
-        if let Some(rule) = context.timeouts.content_rule() {
-            self.pace.earn(bytes as u64, rule, context.clock.now_ms());
-        }
+        let earned_before = std::mem::take(&mut self.arriving_bytes);
+        self.earn((bytes as u64).saturating_sub(earned_before), context);
         self.total_bytes <= context.limits.body_bytes_max
+    }
+
+    fn earn(&mut self, bytes: u64, context: &Context) {
+        if let Some(rule) = context.timeouts.content_rule() {
+            self.pace.earn(bytes, rule, context.clock.now_ms());
+        }
+    }
+
+    /// So many bytes of the next part have arrived, which is not complete.
+    pub(crate) fn note_arriving(&mut self, bytes: u64, context: &Context) {
+        let earned_before = std::mem::replace(&mut self.arriving_bytes, bytes);
+        self.earn(bytes.saturating_sub(earned_before), context);
+    }
+
+    /// See [`Pace::extend`].
+    pub(crate) fn extend(&mut self, from_ms: u64, to_ms: u64) {
+        self.pace.extend(from_ms, to_ms);
     }
 
     /// Holds or discards a decoded part.

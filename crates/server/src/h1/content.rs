@@ -6,7 +6,8 @@ use wire::{BodyDecoder, BodyLength, Decoded, ProtocolError};
 
 use super::input::Refused;
 use super::queue::Queued;
-use super::{CLIENT_CLOSED_REQUEST, Ending, For, H1, Reading, log_abandoned};
+use super::{Ending, For, H1, Reading, log_abandoned};
+use crate::access_log::CLIENT_CLOSED_REQUEST;
 use crate::app::{Abort, App, Content};
 use crate::context::Context;
 use crate::exchange::Progress;

@@ -9,7 +9,7 @@ use super::{Ending, For, H1, Reading};
 use crate::access_log::LogRecord;
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{Abort, App, Content, Outcome, Request};
-use crate::context::Context;
+use crate::context::{Context, REQUEST_SPARE_BYTES};
 use crate::exchange::content::{DISCARD_BYTES_MAX, Taker};
 use crate::exchange::output::Output;
 use crate::exchange::{Exchange, Progress};
@@ -17,9 +17,6 @@ use crate::id::ExchangeId;
 use crate::link::{Broken, Link, Turn};
 use crate::responder::Framing;
 use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
-
-/// Without this much memory left, no request is started: it may have to wait, with copies of its head and its task.
-const SPARE_BYTES: usize = 1 << 20;
 
 impl H1 {
     #[inline]
@@ -215,8 +212,8 @@ impl H1 {
         head: &RequestHead<'_>,
         after: &[u8],
     ) -> usize {
-        if is_short(SPARE_BYTES) {
-            turn.context.note_shortage(SPARE_BYTES);
+        if is_short(REQUEST_SPARE_BYTES) {
+            turn.context.note_shortage(REQUEST_SPARE_BYTES);
             self.refuse(turn, Refused::Head(head), 503, NO_MEMORY);
             return after.len();
         }

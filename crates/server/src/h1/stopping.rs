@@ -6,9 +6,7 @@ use super::{H1, Queued, Reading};
 use crate::app::{Abort, App};
 use crate::exchange::{Progress, Unfinished};
 use crate::link::{Fate, Turn};
-use crate::response::Response;
-
-const REASON: &str = "The server is stopping; try again.";
+use crate::response::{Response, STOPPING};
 
 impl H1 {
     /// Responds with 503 to the request whose response is next, if nothing of it has been sent. Everything after it is given up.
@@ -24,7 +22,7 @@ impl H1 {
                 Some(_) => unfinished.cut += 1,
                 None => refused = 1,
             }
-            self.refuse_content(turn, 503, REASON);
+            self.refuse_content(turn, 503, STOPPING);
         }
         let open = self.open_exchanges().count() as u64;
         let next = self
@@ -62,6 +60,6 @@ fn refuse<A: App>(queued: &mut Queued, turn: &mut Turn<'_, A>) {
     let abort = AssertUnwindSafe(|| turn.app.abort(id, Abort::Disconnected));
     let _ = catch_unwind(abort);
     queued.encoding.framing.persistent = false;
-    let response = Response::error(503, REASON);
+    let response = Response::error(503, STOPPING);
     queued.respond(&mut turn.context.responder, &response);
 }

@@ -1,19 +1,15 @@
 //! The ends of streams before their time, and the end of the connection.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use wire::h2::{ErrorCode, Scope, Violation, frame};
 
 use super::{Ending, H2, Leaving, RESET_REMEMBERED, Reading};
+use crate::access_log::CLIENT_CLOSED_REQUEST;
 use crate::app::{Abort, App};
 use crate::exchange::{Progress, Unfinished};
 use crate::link::{Fate, Turn};
 use crate::mailbox::Command;
-use crate::response::Response;
+use crate::response::{Response, STOPPING};
 
-/// The access log's status for a request whose client disconnected before the response. It is not an HTTP status; nginx uses it.
-const CLIENT_CLOSED_REQUEST: u16 = 499;
-const STOPPING: &str = "The server is stopping; try again.";
 /// The payload of the PING that follows the announcement of the end.
 const LEAVING_PING: [u8; 8] = *b"leaving.";
 
@@ -119,8 +115,7 @@ impl H2 {
             .as_ref()
             .is_some_and(|inbound| inbound.is_for_call());
         if !exchange.is_ended() && is_called {
-            // If the application panics, the other handlers must still be notified.
-            let _ = catch_unwind(AssertUnwindSafe(|| turn.app.abort(exchange.id, why)));
+            self.handlers.abort(turn.app, exchange.id, why);
         }
         if let Some(record) = &mut exchange.record {
             if record.status == 0 {
@@ -219,10 +214,7 @@ impl H2 {
             let is_for_call =
                 |it: &super::stream::Stream| it.inbound.as_ref().is_some_and(|it| it.is_for_call());
             if !is_for_call(stream) {
-                // If the application panics, the client must still get its response.
-                let _ = catch_unwind(AssertUnwindSafe(|| {
-                    turn.app.abort(id, Abort::Disconnected);
-                }));
+                self.handlers.abort(turn.app, id, Abort::Disconnected);
             }
             self.respond(
                 turn,

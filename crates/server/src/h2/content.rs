@@ -2,10 +2,12 @@
 
 use wire::h2::{ErrorCode, Violation, frame};
 
-use super::H2;
+use super::handlers::guarded;
 use super::request::malformed;
 use super::stream::Stream;
+use super::{Arriving, H2, Reading};
 use crate::app::{Abort, App};
+use crate::context::Context;
 use crate::exchange::Progress;
 use crate::exchange::content::{Handed, Held, Part, Taker};
 use crate::limits::CALLS_BYTES_MAX;
@@ -22,6 +24,7 @@ impl H2 {
         content: &[u8],
         (window_bytes, is_last): (u32, bool),
     ) -> Result<(), Violation> {
+        self.has_arrived(turn.context, id);
         self.opened.check(id)?;
         if !self.receive_window.receive(window_bytes) {
             let reason = "more content than the connection's window allows";
@@ -70,6 +73,47 @@ impl H2 {
         }
     }
 
+    /// Counts the part of a DATA frame that has arrived: the rate of content is that of its octets, whatever the length of its frames.
+    pub(super) fn note_arriving(&mut self, context: &Context) {
+        let is_next = matches!(self.reading, Reading::Frames) && !self.waits_for_turn;
+        let Some(partial) = is_next.then(|| frame::partial_data(&self.input)).flatten() else {
+            self.arriving = None;
+            return;
+        };
+        self.arriving.get_or_insert(Arriving {
+            stream: partial.stream,
+            since_ms: context.clock.now_ms(),
+        });
+        let stream = self
+            .index_of(partial.stream)
+            .and_then(|at| self.streams.get_mut(at));
+        if let Some(inbound) = stream.and_then(|stream| stream.inbound.as_mut()) {
+            inbound.note_arriving(u64::from(partial.content_bytes), context);
+        }
+    }
+
+    /// The stream whose content is arriving.
+    pub(super) fn arriving_stream(&self) -> Option<u32> {
+        let id = self.arriving?.stream;
+        let stream = self.streams.get(self.index_of(id)?)?;
+        stream.inbound.is_some().then_some(id)
+    }
+
+    /// A DATA frame is complete. While it arrived, no other stream could receive content.
+    fn has_arrived(&mut self, context: &Context, id: u32) {
+        let Some(arriving) = self.arriving.take() else {
+            return;
+        };
+        let now_ms = context.clock.now_ms();
+        for stream in &mut self.streams {
+            if let Some(inbound) = &mut stream.inbound
+                && stream.id != id
+            {
+                inbound.extend(arriving.since_ms, now_ms);
+            }
+        }
+    }
+
     /// Holds a part, passes it to its handler, or discards it.
     fn take_content<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, content: &[u8]) {
         let Some(stream) = self.streams.get_mut(index) else {
@@ -114,7 +158,10 @@ impl H2 {
             Part::Received(part) => part.len(),
             Part::InRoom(bytes) => bytes,
         };
-        let handed = inbound.hand_over(part, turn.context, turn.app);
+        let handed = guarded(|| inbound.hand_over(part, turn.context, turn.app));
+        let Some(handed) = handed else {
+            return self.handler_panicked(turn, index);
+        };
         let is_over = inbound.is_over(handed);
         match handed {
             Handed::Refused => {
@@ -197,11 +244,22 @@ impl H2 {
         index: usize,
         (status, reason): (u16, &str),
     ) {
+        turn.context.refusals.add(status, reason);
+        self.give_up(turn, index, Response::error(status, reason));
+    }
+
+    /// The application has panicked in a call for one stream: only that stream ends.
+    #[cold]
+    pub(super) fn handler_panicked<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        self.give_up(turn, index, Response::failure());
+    }
+
+    /// Ends an exchange, with this response if it has none.
+    fn give_up<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, response: Response) {
         let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
         let id = stream.exchange.id;
-        turn.context.refusals.add(status, reason);
         let mut is_called = true;
         if let Some(inbound) = &mut stream.inbound {
             is_called = !inbound.is_for_call();
@@ -210,13 +268,12 @@ impl H2 {
         match stream.exchange.progress {
             Progress::Waiting => {
                 if is_called {
-                    turn.app.abort(id, Abort::Refused);
+                    self.handlers.abort(turn.app, id, Abort::Refused);
                 }
-                let response = Response::error(status, reason);
                 self.respond(turn, index, Command::Respond(response));
             }
             Progress::Pushed | Progress::Pulled => {
-                turn.app.abort(id, Abort::Refused);
+                self.handlers.abort(turn.app, id, Abort::Refused);
                 stream.exchange.cut();
             }
             Progress::Done | Progress::Cut => {}

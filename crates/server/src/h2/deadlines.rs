@@ -14,6 +14,7 @@
 
 use wire::h2::{ErrorCode, Violation, frame};
 
+use super::handlers::guarded;
 use super::stream::Stream;
 use super::{Ending, H2, Leaving, Reading};
 use crate::app::{Abort, App};
@@ -23,6 +24,9 @@ use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
 use crate::response::Response;
 use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
+
+/// When something of a stream is late; `u64::MAX` for never.
+type Deadline = fn(&H2, &Stream, &Context) -> u64;
 
 /// What was late.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -64,8 +68,9 @@ impl H2 {
             }
             _ => {}
         }
-        let first = |deadline: fn(&Stream, &Context) -> u64| {
-            let deadlines = self.streams.iter().map(|stream| deadline(stream, context));
+        let first = |deadline: Deadline| {
+            let deadlines = self.streams.iter();
+            let deadlines = deadlines.map(|stream| deadline(self, stream, context));
             deadlines.min().unwrap_or(u64::MAX)
         };
         let all = [
@@ -84,10 +89,11 @@ impl H2 {
     /// too.
     fn frame_deadline_ms(&self, context: &Context) -> u64 {
         let timeouts = &context.timeouts;
-        let content_ms = match (&self.reading, frame::data_bytes(&self.input)) {
-            (Reading::Frames, Some(bytes)) => {
+        let content_ms = match (&self.reading, frame::partial_data(&self.input)) {
+            (Reading::Frames, Some(partial)) => {
                 let rate = timeouts.body_rate_bytes_per_s_min;
-                (bytes * 1000).checked_div(rate).unwrap_or(u64::MAX)
+                let ms = u64::from(partial.payload_bytes) * 1000;
+                ms.checked_div(rate).unwrap_or(u64::MAX)
             }
             _ => 0,
         };
@@ -167,11 +173,12 @@ impl H2 {
                 continue;
             };
             let exchange = &mut stream.exchange;
-            exchange.has_begun = turn.app.has_begun(exchange.id);
+            exchange.has_begun = guarded(|| turn.app.has_begun(exchange.id)).unwrap_or(false);
             if exchange.has_begun {
                 continue;
             }
-            turn.app.abort(exchange.id, Abort::HandlerTimeout);
+            let id = exchange.id;
+            self.handlers.abort(turn.app, id, Abort::HandlerTimeout);
             let response = Response::error(503, "The request took too long.");
             self.respond(turn, index, Command::Respond(response));
         }
@@ -190,13 +197,8 @@ impl H2 {
     }
 
     /// The streams that a deadline has passed for.
-    fn late(
-        &self,
-        context: &Context,
-        now_ms: u64,
-        deadline: fn(&Stream, &Context) -> u64,
-    ) -> Vec<u32> {
-        let is_late = |stream: &&Stream| deadline(stream, context) <= now_ms;
+    fn late(&self, context: &Context, now_ms: u64, deadline: Deadline) -> Vec<u32> {
+        let is_late = |stream: &&Stream| deadline(self, stream, context) <= now_ms;
         self.streams
             .iter()
             .filter(is_late)
@@ -205,12 +207,16 @@ impl H2 {
     }
 }
 
-fn content_deadline_ms(stream: &Stream, context: &Context) -> u64 {
+/// While content of one stream arrives, that of others cannot: the whole frame has a deadline.
+fn content_deadline_ms(h2: &H2, stream: &Stream, context: &Context) -> u64 {
+    if h2.arriving_stream().is_some_and(|id| id != stream.id) {
+        return u64::MAX;
+    }
     let inbound = stream.inbound.as_ref();
     inbound.map_or(u64::MAX, |inbound| inbound.deadline_ms(context))
 }
 
-fn handler_deadline_ms(stream: &Stream, context: &Context) -> u64 {
+fn handler_deadline_ms(_: &H2, stream: &Stream, context: &Context) -> u64 {
     let exchange = &stream.exchange;
     let waits_for_peer = stream
         .inbound
@@ -222,7 +228,7 @@ fn handler_deadline_ms(stream: &Stream, context: &Context) -> u64 {
     }
 }
 
-fn window_deadline_ms(stream: &Stream, _: &Context) -> u64 {
+fn window_deadline_ms(_: &H2, stream: &Stream, _: &Context) -> u64 {
     let pace = stream.pace.as_ref();
     pace.map_or(u64::MAX, |pace| pace.end_ms(u64::MAX))
 }

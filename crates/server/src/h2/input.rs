@@ -20,6 +20,8 @@ impl H2 {
             let rest = data.get(used..).unwrap_or_default();
             if append(&mut self.input, rest).is_err() {
                 self.input_lacks_memory(turn, rest.len());
+            } else if !self.input.is_empty() {
+                self.note_arriving(turn.context);
             }
             return;
         }
@@ -47,6 +49,7 @@ impl H2 {
         if used < input.len() {
             input.drain(..used);
             self.input = input;
+            self.note_arriving(turn.context);
         }
     }
 
@@ -70,6 +73,9 @@ impl H2 {
             rest = rest.get(used..).unwrap_or_default();
         }
         let used = data.len() - rest.len();
+        if used > 0 {
+            self.arriving = None;
+        }
         if !matches!(self.reading, Reading::Block(_)) {
             // A wait for a frame, or for the rest of one, starts.
             self.since_ms = turn.now_ms();

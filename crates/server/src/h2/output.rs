@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use net::memory::NoMemory;
 use wire::h2::{ErrorCode, HEADER_BYTES, frame};
 
+use super::handlers::{Handlers, guarded};
 use super::stream::{End, Stream};
 use super::{Ending, H2, Reading};
 use crate::app::{Abort, App, Pulled};
@@ -273,11 +274,12 @@ impl H2 {
         let exchange = &mut stream.exchange;
         let is_ended = exchange.is_ended();
         if let Some(part) = exchange.out.file() {
-            turn.app.file_was_short(exchange.id, part);
+            let _ = guarded(|| turn.app.file_was_short(exchange.id, part));
         }
         exchange.cut();
         if !is_ended {
-            turn.app.abort(exchange.id, Abort::Disconnected);
+            let id = exchange.id;
+            self.handlers.abort(turn.app, id, Abort::Disconnected);
         }
         Step::Sent
     }
@@ -293,16 +295,19 @@ impl H2 {
 
     /// Notifies handlers that everything they wrote has been sent.
     fn notify_writers<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        for stream in &mut self.streams {
-            let is_writer = matches!(
-                stream.exchange.progress,
-                Progress::Waiting | Progress::Pushed
-            );
-            if is_writer
-                && !stream.has_unsent()
-                && std::mem::take(&mut stream.exchange.awaits_writable)
-            {
-                turn.app.writable(stream.exchange.id);
+        for index in 0..self.streams.len() {
+            let Some(stream) = self.streams.get_mut(index) else {
+                return;
+            };
+            let exchange = &stream.exchange;
+            let is_writer = matches!(exchange.progress, Progress::Waiting | Progress::Pushed);
+            if !is_writer || !exchange.awaits_writable || stream.has_unsent() {
+                continue;
+            }
+            let exchange = &mut stream.exchange;
+            exchange.awaits_writable = false;
+            if guarded(|| turn.app.writable(exchange.id)).is_none() {
+                self.handler_panicked(turn, index);
             }
         }
     }
@@ -316,7 +321,7 @@ impl H2 {
             let is_next = stream.exchange.progress == Progress::Pulled && !stream.has_unsent();
             if is_next && *budget > 0 {
                 was_pulled = true;
-                pull_from(stream, turn, budget);
+                pull_from(stream, turn, &mut self.handlers, budget);
             }
         }
         was_pulled
@@ -361,13 +366,22 @@ impl H2 {
 }
 
 /// Asks the application for the next part of one response.
-fn pull_from<A: App>(stream: &mut Stream, turn: &mut Turn<'_, A>, budget: &mut usize) {
+fn pull_from<A: App>(
+    stream: &mut Stream,
+    turn: &mut Turn<'_, A>,
+    handlers: &mut Handlers,
+    budget: &mut usize,
+) {
     // The application may take any amount of time.
     turn.context.responder.batch.send_now();
     let id = stream.exchange.id;
     let mut part = Vec::new();
     while part.is_empty() {
-        match turn.app.pull(id, &mut part) {
+        let pulled = guarded(|| turn.app.pull(id, &mut part)).unwrap_or_else(|| {
+            handlers.abort(turn.app, id, Abort::Refused);
+            Pulled::Failed
+        });
+        match pulled {
             // Parts may be empty, but not without end while others wait for their turns.
             Pulled::More if part.is_empty() => {
                 *budget = budget.saturating_sub(EMPTY_PART_BYTES);
@@ -377,7 +391,7 @@ fn pull_from<A: App>(stream: &mut Stream, turn: &mut Turn<'_, A>, budget: &mut u
             }
             Pulled::More => {}
             Pulled::End => {
-                add_part(stream, turn, part);
+                add_part(stream, turn, handlers, part);
                 stream.exchange.progress = match stream.encoding.delimiter {
                     crate::responder::Delimiter::Length(1..) => Progress::Cut,
                     _ => Progress::Done,
@@ -391,17 +405,22 @@ fn pull_from<A: App>(stream: &mut Stream, turn: &mut Turn<'_, A>, budget: &mut u
         }
     }
     *budget = budget.saturating_sub(part.len());
-    add_part(stream, turn, part);
+    add_part(stream, turn, handlers, part);
 }
 
-fn add_part<A: App>(stream: &mut Stream, turn: &mut Turn<'_, A>, part: Vec<u8>) {
+fn add_part<A: App>(
+    stream: &mut Stream,
+    turn: &mut Turn<'_, A>,
+    handlers: &mut Handlers,
+    part: Vec<u8>,
+) {
     if part.is_empty() {
         return;
     }
     let tail = stream.exchange.out.tail();
     if let Err(NoMemory(bytes)) = net::memory::reserve(tail, part.len()) {
         turn.context.note_shortage(bytes);
-        turn.app.abort(stream.exchange.id, Abort::Refused);
+        handlers.abort(turn.app, stream.exchange.id, Abort::Refused);
         stream.exchange.cut();
         return;
     }

@@ -9,13 +9,14 @@ use wire::h2::{
 };
 use wire::{BodyLength, RequestHead};
 
+use super::handlers::guarded;
 use super::input::compression;
 use super::stream::{Encoding, Stream};
 use super::{H2, Leaving};
 use crate::access_log::LogRecord;
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{Abort, App, Content, Outcome, Request};
-use crate::context::Context;
+use crate::context::{Context, REQUEST_SPARE_BYTES};
 use crate::exchange::content::{Inbound, Taker};
 use crate::exchange::output::Output;
 use crate::exchange::{Exchange, Progress};
@@ -28,9 +29,6 @@ use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
 
 const SECTION_TOO_LARGE: &str = "The header section is larger than this server accepts.";
 const TARGET_TOO_LONG: &str = "The request target is longer than this server accepts.";
-
-/// Without this much memory left, no request is started: it may have to wait, with copies of its head and its task.
-const SPARE_BYTES: usize = 1 << 20;
 
 /// A stream that is opened, before it has a record.
 #[derive(Clone, Copy)]
@@ -89,9 +87,7 @@ impl H2 {
         self.opened.open(new.stream)?;
         let is_refused = match self.leaving {
             Leaving::Final { .. } => true,
-            Leaving::No | Leaving::Announced { .. } => {
-                self.streams.len() as u64 >= turn.context.limits.h2_streams_max
-            }
+            Leaving::No | Leaving::Announced { .. } => !self.has_place(turn),
         };
         if is_refused {
             return self.refuse_stream(turn, new.stream, block);
@@ -120,6 +116,19 @@ impl H2 {
             self.waits_for_turn = true;
         }
         used
+    }
+
+    /// Whether one more stream may be opened. A client may reset as many as are allowed and open others, before the handlers notice it.
+    #[inline]
+    fn has_place<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
+        let limits = &turn.context.limits;
+        let places = limits.h2_streams_max;
+        let running_max = places.saturating_add(limits.h2_resets_max);
+        let open = self.streams.len() as u64;
+        if open + self.handlers.count() >= running_max && self.handlers.count() > 0 {
+            self.handlers.forget_ended(turn.app);
+        }
+        open < places && open + self.handlers.count() < running_max
     }
 
     #[cold]
@@ -160,8 +169,8 @@ impl H2 {
                 return Ok(0);
             }
         };
-        if is_short(SPARE_BYTES) {
-            turn.context.note_shortage(SPARE_BYTES);
+        if is_short(REQUEST_SPARE_BYTES) {
+            turn.context.note_shortage(REQUEST_SPARE_BYTES);
             self.refuse(turn, new, Known::Head(&head), (503, NO_MEMORY));
             return Ok(0);
         }
@@ -353,7 +362,7 @@ impl H2 {
             _ => Taker::Nobody,
         };
         if lacks_memory && matches!(exchange.progress, Progress::Pushed | Progress::Pulled) {
-            turn.app.abort(id, Abort::Refused);
+            self.handlers.abort(turn.app, id, Abort::Refused);
             exchange.cut();
         }
         let windows = (
@@ -392,7 +401,8 @@ impl H2 {
         // What runs next detects a broken connection.
         let _ = turn.link.flush(turn.context, false);
         turn.context.responder.batch.send_now();
-        turn.app.response_sent();
+        // The stream has its response.
+        let _ = guarded(|| turn.app.response_sent());
     }
 
     /// Asks the client for the content that it announced.

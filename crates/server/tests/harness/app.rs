@@ -28,6 +28,10 @@ pub(crate) struct TestApp {
     pub(crate) half_closed: Vec<ExchangeId>,
     /// Exchanges whose handlers report that they have started.
     pub(crate) begun: Vec<ExchangeId>,
+    /// Handlers go on after they are aborted.
+    pub(crate) outlives_streams: bool,
+    /// It panics in the next call for this exchange.
+    pub(crate) panics_for: Option<ExchangeId>,
     pub(crate) contents: Vec<(ExchangeId, String, bool)>,
     pub(crate) writables: Vec<ExchangeId>,
     pub(crate) files: Vec<FilePart>,
@@ -62,6 +66,8 @@ impl TestApp {
             aborted: Vec::new(),
             half_closed: Vec::new(),
             begun: Vec::new(),
+            outlives_streams: false,
+            panics_for: None,
             contents: Vec::new(),
             writables: Vec::new(),
             files: Vec::new(),
@@ -76,6 +82,13 @@ impl TestApp {
             witness: None,
             witnessed: Vec::new(),
             on_call: None,
+        }
+    }
+
+    fn may_panic(&mut self, id: ExchangeId) {
+        if self.panics_for == Some(id) {
+            self.panics_for = None;
+            panic!("as the test wants it");
         }
     }
 
@@ -223,6 +236,7 @@ impl App for TestApp {
     }
 
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
+        self.may_panic(id);
         if self.witness.is_some() && self.witnessed.is_empty() {
             self.witness();
         }
@@ -272,10 +286,12 @@ impl App for TestApp {
     }
 
     fn writable(&mut self, id: ExchangeId) {
+        self.may_panic(id);
         self.writables.push(id);
     }
 
     fn has_begun(&mut self, id: ExchangeId) -> bool {
+        self.may_panic(id);
         self.begun.contains(&id)
     }
 
@@ -289,5 +305,10 @@ impl App for TestApp {
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
         self.aborted.push((id, why));
+        self.may_panic(id);
+    }
+
+    fn is_running(&mut self, _: ExchangeId) -> bool {
+        self.outlives_streams
     }
 }

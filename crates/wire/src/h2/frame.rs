@@ -177,12 +177,37 @@ pub fn parse(input: &[u8], payload_bytes_max: usize) -> Result<Parsed<'_>, Viola
     Ok(Parsed::Frame(frame, used))
 }
 
-/// The length of the content of the DATA frame at the start of `input`, padding included, once its header is there; None for other frames.
-pub fn data_bytes(input: &[u8]) -> Option<u64> {
-    match input.first_chunk::<4>() {
-        Some([l0, l1, l2, DATA]) => Some(u64::from(u32::from_be_bytes([0, *l0, *l1, *l2]))),
-        _ => None,
-    }
+/// A DATA frame of which a part has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartialData {
+    /// Its stream.
+    pub stream: u32,
+    /// The length that it will have, padding included.
+    pub payload_bytes: u32,
+    /// How much of its content has arrived, without padding.
+    pub content_bytes: u32,
+}
+
+/// The DATA frame at the start of `input`, of which at least the header has arrived; None for other frames.
+pub fn partial_data(input: &[u8]) -> Option<PartialData> {
+    let (header, payload) = input.split_first_chunk::<HEADER_BYTES>()?;
+    let [l0, l1, l2, DATA, flags, s0, s1, s2, s3] = *header else {
+        return None;
+    };
+    let payload_bytes = u32::from_be_bytes([0, l0, l1, l2]);
+    let (length, arrived) = match (flags & PADDED != 0, payload) {
+        (false, _) => (payload_bytes, payload.len()),
+        (true, []) => (0, 0),
+        (true, [padding_bytes, rest @ ..]) => {
+            let length = payload_bytes.saturating_sub(1 + u32::from(*padding_bytes));
+            (length, rest.len())
+        }
+    };
+    Some(PartialData {
+        stream: u32::from_be_bytes([s0, s1, s2, s3]) & STREAM_MAX,
+        payload_bytes,
+        content_bytes: length.min(u32::try_from(arrived).unwrap_or(u32::MAX)),
+    })
 }
 
 /// Checks the length and the stream that frames of a type must have. Wrong ones end the connection, before the payload arrives.
