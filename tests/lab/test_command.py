@@ -66,8 +66,9 @@ def test_the_keys_of_the_list_are_those_of_the_documentation(tmp_path: Path) -> 
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("\n## ")[0], re.MULTILINE)
     assert {kind: {"kind", *re.findall(r"`(\w+)`", text)} for kind, text in rows} == keys
     studies = {each["name"]: each for each in lines if each["kind"] == "study"}
-    documents = ["php", "pipelining", "python-common", "wsgi"]
-    assert [*studies] == ["aiohttp-uvloop", "bench", "bench-servers", *documents]
+    documents = ["php", "pipelining", "python-common"]
+    own = ["tls-http2", "wsgi"]
+    assert [*studies] == ["aiohttp-uvloop", "bench", "bench-servers", *documents, *own]
     assert studies["pipelining"]["rounds"] == 7
     assert studies["pipelining"]["title"] == "A million requests per second with Python"
     assert "pipelined-wrk" in studies["pipelining"]["workloads"]

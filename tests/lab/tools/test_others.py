@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,17 @@ def test_h2load() -> None:
         "max": 2550,
     }
     assert found.bytes_per_s == 27762922
+
+
+@pytest.mark.parametrize(
+    ("data_bytes", "streams", "is_right"),
+    [(1_300_000, 1, True), (1_416_000, 32, True), (1_416_000, 1, False), (1_600_000, 32, False)],
+)
+def test_h2load_may_count_parts_of_responses(data_bytes: int, streams: int, is_right: bool) -> None:
+    text = sample("h2load.txt").replace("190157 2xx", "100000 2xx")
+    text = re.sub(r"\((\d+)\) data", f"({data_bytes}) data", text)
+    load = replace(LOAD, http_version="2", connections=100, streams=streams)
+    assert ("wrong_body" not in read("h2load", text, load).errors) is is_right
 
 
 def test_h2load_redirects_are_no_success() -> None:

@@ -9,6 +9,10 @@ from bolide.lab.tools.load import Load, Reading, latency
 from bolide.lab.tools.tool import Tool, ToolError, settle, wrong_size
 from bolide.lab.tools.unit import time_us
 
+INTERRUPTED = 3
+"""How often all outstanding responses may be counted in part only: its data includes some from
+before and after the time of which it reports responses."""
+
 
 class H2load(Tool):
     """h2load of nghttp2."""
@@ -63,7 +67,8 @@ class H2load(Tool):
         traffic = re.search(
             r"^traffic: \S+ \((\d+)\) total, .*\((\d+)\) data", stdout, re.MULTILINE
         )
-        cut = load.connections * load.streams * load.pipeline_depth / max(responses, 1)
+        at_once = load.connections * load.streams * load.pipeline_depth
+        cut = INTERRUPTED * at_once / max(responses, 1)
         if traffic and responses and (wrong := wrong_size(load, int(traffic[2]) / responses, cut)):
             bad, errors["wrong_body"] = responses, responses
             remarks.append(wrong)
