@@ -64,7 +64,9 @@ fn of_response(world: &World, asked: &Asked) -> Result<(), String> {
             false => Err("there is no response".to_owned()),
         };
     }
-    if let Some(code) = arrived.reset {
+    // After a whole response, content that nobody reads is refused (RFC 9113 section 8.1).
+    let is_refused = arrived.is_complete && arrived.reset == Some(ErrorCode::NO_ERROR);
+    if let Some(code) = arrived.reset.filter(|_| !is_refused) {
         return of_reset(world, asked, code, expected.starts_with(&arrived.content));
     }
     if arrived.status != 200 && !(asked.handler == Handler::Failed && arrived.status == 500) {
@@ -116,7 +118,7 @@ fn expected(asked: &Asked) -> Vec<u8> {
     }
 }
 
-/// From when all windows were open, no stream sends twice while another one that has content does not send.
+/// From when all windows were open, streams that have content send in turns.
 fn of_turns(world: &World) -> Result<(), String> {
     let order = &world.client.order;
     let large = world
@@ -126,8 +128,9 @@ fn of_turns(world: &World) -> Result<(), String> {
     for asked in large {
         let is_own = |at: &usize| order[*at] == asked.stream;
         let own: Vec<usize> = (0..order.len()).filter(is_own).collect();
-        for pair in own.windows(2) {
-            let between = &order[pair[0] + 1..pair[1]];
+        let starts = std::iter::once(0).chain(own.iter().map(|at| at + 1));
+        for (start, end) in starts.zip(&own) {
+            let between = &order[start..*end];
             let most = between
                 .iter()
                 .map(|one| between.iter().filter(|it| *it == one).count());

@@ -16,6 +16,8 @@ use crate::panics;
 use crate::schedule::{Act, Kind, Move};
 
 const TRAILERS: &[u8] = b"x-end: yes\r\n";
+const FILE_BYTES: usize = 65_536;
+const FILE_OFFSET: usize = 3;
 /// Rounds within which everything has been served.
 const ROUNDS_MAX: usize = 600;
 /// Waits within which every connection has ended.
@@ -60,6 +62,8 @@ pub(crate) struct World {
     pub(crate) asked: Vec<Asked>,
     pub(crate) is_draining: bool,
     has_left: bool,
+    /// Both sides have ended.
+    has_closed: bool,
     /// Time has passed in which something may have been late.
     pub(crate) has_stalled: bool,
     /// The server has ended the connection before everybody had gone on to the end.
@@ -83,15 +87,19 @@ pub(crate) fn run(moves: &[Move], is_tls: bool, last: Last) -> Result<(), String
     world.end()
 }
 
-/// A file of one letter.
+/// A file in which no two frames are alike.
 fn file() -> File {
     static FILE: OnceLock<File> = OnceLock::new();
     let file = FILE.get_or_init(|| {
         let mut file = File::from(memfd_create("f", MemfdFlags::CLOEXEC).expect("memory"));
-        file.write_all(&[b'f'; 65_536]).expect("memory");
+        file.write_all(&file_content()).expect("memory");
         file
     });
     file.try_clone().expect("a descriptor")
+}
+
+fn file_content() -> Vec<u8> {
+    (0..FILE_BYTES).map(|at| (at % 251) as u8).collect()
 }
 
 impl World {
@@ -109,6 +117,7 @@ impl World {
             asked: Vec::new(),
             is_draining: false,
             has_left: false,
+            has_closed: false,
             has_stalled: false,
             has_ended: false,
         }
@@ -274,11 +283,11 @@ impl World {
                 (Handler::Begun, Command::Write(part))
             }
             (Handler::Begun, Act::WriteFile(bytes)) if asked.written.len() < WRITTEN_BYTES_MAX => {
-                let length = asked.written.len() + usize::from(bytes);
-                asked.written.resize(length, b'f');
+                let part = &file_content()[FILE_OFFSET..FILE_OFFSET + usize::from(bytes)];
+                asked.written.extend_from_slice(part);
                 let part = FilePart {
                     file: file().into(),
-                    offset: 3,
+                    offset: FILE_OFFSET as u64,
                     length: u64::from(bytes),
                 };
                 (Handler::Begun, Command::WriteFile(part))
@@ -320,7 +329,7 @@ impl World {
         let is_over = |id| app.aborted.iter().any(|(aborted, _)| *aborted == id);
         called.is_some_and(|it| {
             let has_read = it.content.is_some() || app.content_of(it.id).1;
-            !is_over(it.id) && (asked.kind != Kind::Parts || has_read)
+            !is_over(it.id) && (asked.kind != Kind::Parts || has_read || self.has_closed)
         })
     }
 
@@ -341,7 +350,8 @@ impl World {
         self.client.open_everything();
         for index in 0..self.asked.len() {
             let asked = &mut self.asked[index];
-            if !asked.has_ended && !self.client.streams[&asked.stream].is_over() {
+            let arrived = &self.client.streams[&asked.stream];
+            if !asked.has_ended && arrived.reset.is_none() && !arrived.was_cancelled {
                 asked.has_ended = true;
                 self.client.data(asked.stream, b"", true);
             }
@@ -353,13 +363,23 @@ impl World {
             self.complete(true);
             self.check()?;
             let is_over = self.client.streams.values().all(|it| it.is_over());
-            if self.client.is_ended() || is_over && !self.client.has_pending() {
+            let is_rest = is_over && !self.client.has_pending() && !self.is_leaving();
+            if self.client.is_ended() || is_rest {
                 self.client.receive();
                 break;
             }
+            // The steps of a drain take time; not enough for anything else.
+            self.advance(1);
+        }
+        if self.is_leaving() && !self.client.is_ended() {
+            return Err("the connection is open after its last response".to_owned());
         }
         self.has_ended = self.client.is_ended();
         judgement::of_end(self)
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.has_left || self.is_draining
     }
 
     /// Nobody moves but time. The connection ends by itself.
@@ -383,9 +403,10 @@ impl World {
         Err("the connection is open for ever".to_owned())
     }
 
-    /// When all have ended, nothing is left.
+    /// When all have ended, nothing is left, and every handler knows.
     fn end(mut self) -> Result<(), String> {
-        drop(self.client);
+        self.client.vanish();
+        self.has_closed = true;
         for _ in 0..100 {
             self.server.pass();
             self.clock.fetch_add(1000, Ordering::Relaxed);
@@ -393,6 +414,9 @@ impl World {
         let held_bytes = self.server.worker.held_bytes();
         if !self.server.is_empty() || held_bytes != 0 {
             return Err(format!("{held_bytes} bytes of a connection are left"));
+        }
+        if let Some(asked) = self.asked.iter().find(|asked| self.owes(asked)) {
+            return Err(format!("{} was not notified of its end", asked.target));
         }
         let aborted = &self.server.worker.app.aborted;
         for (at, (id, _)) in aborted.iter().enumerate() {
