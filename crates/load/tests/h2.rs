@@ -5,10 +5,11 @@ mod fixture;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use fixture::h2::{Peer, Seen, h2_plan};
 use fixture::{outcome, server, server_of_many};
-use load::generator::{Address, Expectation, Plan, Request, run};
+use load::generator::{Address, ErrorClass, Expectation, Limit, Plan, Request, Shape, run};
 use wire::h2::frame::{push_data, push_goaway, push_headers, push_ping, push_reset, push_settings};
 use wire::h2::{ErrorCode, FRAME_BYTES_MAX, settings};
 
@@ -267,7 +268,7 @@ fn first(behave: impl Fn(&mut Peer<TcpStream>, u32) + Send + Sync + 'static) -> 
         }
     });
     let mut asked = h2_plan(address, 1, 1);
-    asked.timeout = std::time::Duration::from_millis(300);
+    asked.timeout = Duration::from_millis(300);
     let report = run(&asked).expect("a run");
     let failed = report.errors.iter().filter(|(_, count)| *count > 0);
     let failed = failed.map(|(class, count)| format!("{} {count}", class.name()));
@@ -369,4 +370,202 @@ fn an_early_response_to_an_upload_is_a_failure() {
     });
     let asked = upload(address, 3, 1, 500_000);
     assert_eq!(outcome(&asked), (0, vec!["early_response 3".into()]));
+}
+
+#[test]
+fn a_late_response_fails_alone() {
+    let address = peers(&[], |peer| {
+        while let Some((stream, target)) = peer.request() {
+            if target == "/" {
+                peer.respond(stream, b"hi");
+            }
+        }
+    });
+    let mut asked = h2_plan(address, 1, 4);
+    asked.requests.push(Request {
+        target: "/never".into(),
+        ..Request::default()
+    });
+    asked.requests[0].weight = 2000;
+    asked.limit = Limit::Duration(Duration::from_millis(700));
+    asked.timeout = Duration::from_millis(100);
+    let report = run(&asked).expect("a run");
+    assert!(report.ok > 2000, "{}", report.ok);
+    assert_eq!(report.failed, report.errors.get(ErrorClass::Timeout));
+    assert!(
+        report.failed > 0 && report.connections_opened == 1,
+        "{report:?}"
+    );
+}
+
+#[test]
+fn a_silent_connection_fails_as_a_whole() {
+    let address = peers(&[], |peer| {
+        if let Some((stream, _)) = peer.request() {
+            peer.respond(stream, b"hi");
+        }
+    });
+    let mut asked = h2_plan(address, 9, 4);
+    asked.timeout = Duration::from_millis(100);
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.errors.get(ErrorClass::Timeout)), (2, 7));
+    assert_eq!(report.connections_opened, 2);
+}
+
+#[test]
+fn an_open_loop_counts_from_the_schedule() {
+    let address = peers(&[], respond);
+    let mut asked = h2_plan(address, 500, 8);
+    asked.shape = Shape::Rate(2000.0);
+    asked.connections = 3;
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.failed, report.unfinished), (500, 0, 0));
+    assert_eq!((report.connections_opened, report.requests_sent), (3, 500));
+    assert!(report.uncorrected_latency_us.is_some() && report.offered_per_s.is_some());
+}
+
+#[test]
+fn a_stall_delays_every_request_that_was_due() {
+    let address = peers(&[], |peer| {
+        let mut has_stalled = false;
+        while let Some((stream, _)) = peer.request() {
+            if stream > 200 && !has_stalled {
+                has_stalled = true;
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            peer.respond(stream, b"hi");
+        }
+    });
+    let mut asked = h2_plan(address, 1000, 4);
+    asked.shape = Shape::Rate(1000.0);
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.failed), (1000, 0));
+    // 300 requests became due meanwhile, and waited 150 ms in the mean.
+    assert!(report.latency_us.p75 > 50_000.0, "{:?}", report.latency_us);
+    let sent = report.uncorrected_latency_us.expect("an open loop");
+    assert!(sent.p75 < report.latency_us.p75, "{sent:?}");
+}
+
+#[test]
+fn a_connection_serves_one_request_if_it_does_not_persist() {
+    let mut asked = h2_plan(peers(&[], respond), 20, 1);
+    asked.is_persistent = false;
+    asked.connections = 2;
+    let report = run(&asked).expect("a run");
+    assert_eq!(
+        (report.ok, report.failed, report.connections_opened),
+        (20, 0, 20)
+    );
+}
+
+#[test]
+fn an_error_of_a_goaway_is_a_failure() {
+    let address = peers(&[], |peer| {
+        if let Some((stream, _)) = peer.request() {
+            peer.respond(stream, b"hi");
+            peer.request();
+            peer.send(|out| push_goaway(out, 1, ErrorCode::INTERNAL_ERROR, "a reason"));
+        }
+    });
+    assert_eq!(
+        outcome(&h2_plan(address, 6, 1)),
+        (3, vec!["goaway 3".into()])
+    );
+}
+
+#[test]
+fn content_that_is_not_announced_is_judged_by_its_length_and_bytes() {
+    let address = peers(&[], |peer| {
+        while let Some((stream, _)) = peer.request() {
+            peer.head(stream, 200, "", None, false);
+            let content: &[u8] = match stream % 6 {
+                1 => b"abcdef",
+                3 => b"abcdefg",
+                _ => b"abcdeX",
+            };
+            for part in content.chunks(2) {
+                peer.send(|out| push_data(out, stream, part, false));
+            }
+            // A trailer section ends it.
+            peer.trailers(stream, "x-sum: 1\r\n");
+        }
+    });
+    let mut asked = h2_plan(address, 30, 1);
+    asked.requests[0].expected.content = Some(b"abcdef".to_vec());
+    let expected = vec!["long 10".to_owned(), "wrong_body 10".to_owned()];
+    assert_eq!(outcome(&asked), (10, expected));
+}
+
+#[test]
+fn the_first_response_is_the_template() {
+    let address = peers(&[], |peer| {
+        while let Some((stream, _)) = peer.request() {
+            let section = format!("date: {stream}\r\nx-kind: {}\r\n", u8::from(stream == 7));
+            peer.head(stream, 200, &section, Some(2), false);
+            let content: &[u8] = if stream == 9 { b"ho" } else { b"hi" };
+            peer.send(|out| push_data(out, stream, content, true));
+        }
+    });
+    let mut asked = h2_plan(address, 10, 1);
+    asked.requests[0].expected.is_template = true;
+    assert_eq!(outcome(&asked), (8, vec!["wrong_body 2".into()]));
+}
+
+#[test]
+fn a_response_without_content_has_none_whatever_its_length_says() {
+    let address = peers(&[], |peer| {
+        while let Some((stream, _)) = peer.request() {
+            peer.head(stream, 200, "", Some(1000), true);
+        }
+    });
+    let mut asked = h2_plan(address, 5, 1);
+    asked.requests[0].method = "HEAD".into();
+    assert_eq!(outcome(&asked), (5, none()));
+}
+
+#[test]
+fn long_heads_and_contents_arrive_in_many_frames() {
+    let address = peers(&[], |peer| {
+        let content: Vec<u8> = (0..300_000_u32).map(|at| at as u8).collect();
+        while let Some((stream, _)) = peer.request() {
+            let section = format!("x-long: {}\r\n", "v".repeat(30_000));
+            peer.head(stream, 200, &section, Some(300_000), false);
+            for part in content.chunks(FRAME_BYTES_MAX) {
+                peer.send(|out| push_data(out, stream, part, false));
+            }
+            peer.send(|out| push_data(out, stream, b"", true));
+        }
+    });
+    let mut asked = h2_plan(address, 6, 3);
+    asked.requests[0].expected.content = Some((0..300_000_u32).map(|at| at as u8).collect());
+    assert_eq!(outcome(&asked), (6, none()));
+}
+
+#[test]
+fn a_window_that_was_not_given_is_not_used() {
+    // Far more than the windows of the server, on many streams at once.
+    let address = peers(&[(settings::MAX_CONCURRENT_STREAMS, 10)], |peer| {
+        let mut received = 0;
+        while let Some(seen) = peer.next() {
+            if let Seen::Content {
+                stream,
+                content,
+                is_last,
+            } = seen
+            {
+                received += content.len();
+                assert!(received <= 65_535, "{received}");
+                if received == 65_535 {
+                    received = 0;
+                    peer.give(0, 65_535);
+                }
+                peer.give(stream, content.len() as u32 + u32::from(content.is_empty()));
+                if is_last {
+                    peer.respond(stream, b"hi");
+                }
+            }
+        }
+    });
+    // The total is a multiple of the connection's window.
+    assert_eq!(outcome(&upload(address, 20, 10, 65_535)), (20, none()));
 }

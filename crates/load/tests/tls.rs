@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fixture::h2::{Peer, h2_plan};
 use fixture::{
     OK, expecting, open_plan, outcome, plan, plan_of, read_request, server, server_of_many,
 };
-use load::generator::{Address, Expectation, Plan, Report, Request, Tls, run};
+use load::generator::{Address, ErrorClass, Expectation, Plan, Report, Request, Tls, run};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -151,6 +152,73 @@ fn every_response_is_counted_in_both_versions() {
             assert_eq!(handshakes, (connections as u64, 0));
             assert!(found.failures.is_empty() && found.first_failure.is_empty());
         }
+    }
+}
+
+/// A server with this certificate that selects the first of its protocols that the client offers.
+fn selecting(
+    pair: &(String, String),
+    protocols: &[&[u8]],
+    behave: impl Fn(&mut Stream) + Send + Sync + 'static,
+) -> Address {
+    let mut config = (*config(pair, rustls::DEFAULT_VERSIONS, None)).clone();
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    secure(Arc::new(config), behave)
+}
+
+fn respond_on_streams(stream: &mut Stream) {
+    let Some(mut peer) = Peer::new(stream, &[]) else {
+        return;
+    };
+    while let Some((stream, _)) = peer.request() {
+        peer.respond(stream, b"hi");
+    }
+}
+
+#[test]
+fn http_2_is_selected_in_the_handshake() {
+    let pair = made(|_| {});
+    let address = selecting(&pair, &[b"h2", b"http/1.1"], respond_on_streams);
+    for (connections, streams, threads) in [(1, 1, 1), (4, 5, 2)] {
+        let mut asked = over(tls(Some(&pair.0)), h2_plan(address.clone(), 200, streams));
+        (asked.connections, asked.threads) = (connections, threads);
+        let report = run(&asked).expect("a run");
+        assert_eq!(
+            (report.ok, report.failed, report.requests_sent),
+            (200, 0, 200)
+        );
+        assert_eq!(report.protocol, "HTTP/2");
+        assert_eq!(report.tls.expect("TLS").handshakes_full, connections as u64);
+    }
+    let mut asked = over(tls(Some(&pair.0)), h2_plan(address, 10, 1));
+    asked.is_persistent = false;
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.failed), (10, 0));
+    let found = report.tls.expect("TLS");
+    assert_eq!((found.handshakes_full, found.handshakes_resumed), (1, 9));
+}
+
+#[test]
+fn a_server_without_http_2_is_called_so() {
+    let pair = made(|_| {});
+    for (protocols, cause, text) in [
+        (
+            &[][..],
+            "no_http2",
+            "the server selected no protocol (ALPN)",
+        ),
+        (
+            &[&b"http/1.1"[..]][..],
+            "nothing_in_common",
+            "NoApplicationProtocol",
+        ),
+    ] {
+        let address = selecting(&pair, protocols, respond);
+        let report = run(&over(tls(Some(&pair.0)), h2_plan(address, 2, 3))).expect("a run");
+        assert_eq!((report.ok, report.errors.get(ErrorClass::Tls)), (0, 2));
+        assert_eq!(failures(&report), [(cause, 2)]);
+        let first = report.tls.expect("TLS").first_failure;
+        assert!(first.contains(text), "{first}");
     }
 }
 

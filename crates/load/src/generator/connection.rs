@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use net::Transport;
+use wire::h2::ErrorCode;
 
 use super::pipeline::Pipeline;
 use super::plan::Protocol;
@@ -226,18 +227,23 @@ impl Connection {
         count
     }
 
-    /// Closes the socket; its end is announced if it uses TLS.
+    /// Closes the socket; its end is announced if it uses HTTP/2 or TLS.
     pub(super) fn disconnect(&mut self) {
-        if let Some(socket) = self.socket.take()
-            && socket.is_secure()
-            && self.is_established
-        {
+        let Some(socket) = self.socket.take().filter(|_| self.is_established) else {
+            return;
+        };
+        if let Exchange::Session(session) = &mut self.exchange {
+            session.leave(ErrorCode::NO_ERROR);
+            // If there is no room for it, the end of the connection has to do.
+            let _ = socket.send(session.unsent());
+        }
+        if socket.is_secure() {
             socket.announce_end();
         }
     }
 
     /// How many requests were begun and are not completely sent.
-    fn incomplete(&self, job: Job<'_>) -> u32 {
+    pub(super) fn incomplete(&self, job: Job<'_>) -> u32 {
         match &self.exchange {
             Exchange::Pipeline(pipeline) => pipeline.incomplete(job.mix),
             Exchange::Session(session) => session.incomplete(),

@@ -353,6 +353,9 @@ impl LoadThread {
         let (under_way, offered) = (self.under_way, self.offered);
         self.await_surplus(events)?;
         self.end_second();
+        let incomplete = self.connections.iter();
+        let incomplete = incomplete.map(|it| u64::from(it.incomplete(self.common.job())));
+        self.tally.requests_sent -= incomplete.sum::<u64>();
         self.connections.iter_mut().for_each(Connection::disconnect);
         let used = self.connections.iter().filter(|it| it.is_used);
         Ok(Outcome {

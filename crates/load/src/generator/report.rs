@@ -130,6 +130,8 @@ pub struct Report {
     pub connections_max: u64,
     /// How evenly connections were served.
     pub connections_served: Served,
+    /// "HTTP/1.0", "HTTP/1.1" or "HTTP/2".
+    pub protocol: &'static str,
     /// Handshakes; none without TLS.
     pub tls: Option<TlsReport>,
     /// The measured time second by second.
@@ -248,6 +250,12 @@ fn statuses(outcomes: &[Outcome]) -> BTreeMap<u16, u64> {
     all
 }
 
+/// Correct responses of each connection that had a request.
+fn each_served(outcomes: &[Outcome]) -> Vec<u64> {
+    let served = outcomes.iter().flat_map(|it| it.served.iter().copied());
+    served.collect()
+}
+
 impl Report {
     /// Combines the outcomes of a run's threads.
     pub(super) fn new(common: &Common, outcomes: &[Outcome]) -> Report {
@@ -300,12 +308,8 @@ impl Report {
             connections_opened: sum(|it| it.opened),
             connections_held,
             connections_max,
-            connections_served: Served::of(
-                outcomes
-                    .iter()
-                    .flat_map(|it| it.served.iter().copied())
-                    .collect(),
-            ),
+            connections_served: Served::of(each_served(outcomes)),
+            protocol: common.plan.protocol.name(),
             tls: common
                 .tls
                 .is_some()

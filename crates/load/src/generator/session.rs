@@ -50,6 +50,8 @@ pub(super) struct Session {
     /// The identifier of the next stream.
     next_stream: u32,
     depth: u32,
+    /// GOAWAY is the last frame.
+    has_left: bool,
     /// At least one response was complete.
     has_responded: bool,
     admission: Admission,
@@ -79,8 +81,10 @@ enum Admission {
     Unknown,
     /// This many at a time.
     Concurrent(u32),
-    /// None on this connection any more: it has sent GOAWAY, or there are no identifiers left.
+    /// None on this connection any more: it has sent GOAWAY, and will close.
     Closed,
+    /// The same, because this side leaves: there are no identifiers left, or too much was cancelled.
+    Spent,
 }
 
 /// The start of a header block.
@@ -116,6 +120,7 @@ impl Session {
             heads: Heads::new(job.kinds.len()),
             next_stream: 1,
             depth,
+            has_left: false,
             has_responded: false,
             admission: Admission::Unknown,
             window: SendWindow::new(settings::WINDOW_BYTES),
@@ -137,13 +142,18 @@ impl Session {
             Admission::Unknown => 1,
             // At least one, so that a server that accepts none is noticed.
             Admission::Concurrent(limit) => self.depth.min(limit.max(1)),
-            Admission::Closed => 0,
+            Admission::Closed | Admission::Spent => 0,
         }
     }
 
-    /// Whether the connection takes no more requests.
+    /// Whether the server takes no more requests on this connection, and will close it.
     pub(super) fn is_closing(&self) -> bool {
         self.admission == Admission::Closed
+    }
+
+    /// Whether this side has to close the connection when it has its responses.
+    pub(super) fn is_spent(&self) -> bool {
+        self.admission == Admission::Spent
     }
 
     /// The requests without a response; they are forgotten.

@@ -93,6 +93,7 @@ impl LoadThread {
             Exchange::Session(session) if session.is_closing() && is_idle && !is_ending => {
                 self.await_end(index, true);
             }
+            Exchange::Session(session) if session.is_spent() && is_idle => self.finish(index),
             _ if is_ending => {}
             _ => self.proceed(index),
         }
@@ -116,12 +117,8 @@ impl LoadThread {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
-        if let Exchange::Session(session) = &mut connection.exchange
-            && let Some(socket) = &connection.socket
-        {
+        if let Exchange::Session(session) = &mut connection.exchange {
             session.leave(violation.code);
-            // If there is no room for it, the end of the connection has to do.
-            let _ = socket.send(session.unsent());
         }
         if connection.outstanding == 0 {
             self.tally.invalidate(0, self.now_ns);

@@ -62,7 +62,7 @@ impl Session {
         let id = self.next_stream;
         self.next_stream += 2;
         if id >= STREAM_LAST {
-            self.admission = Admission::Closed;
+            self.admission = Admission::Spent;
         }
         let has_content = !job.requests.content(kind).is_empty();
         if let Some(stream) = self.streams.open(id) {
@@ -134,8 +134,8 @@ impl Session {
         push_reset(&mut self.out, id, code);
         self.forget(id);
         self.cancelled.push(id);
-        if self.cancelled.len() > CANCELLED_MAX {
-            self.admission = Admission::Closed;
+        if self.cancelled.len() > CANCELLED_MAX && self.admission != Admission::Closed {
+            self.admission = Admission::Spent;
         }
     }
 
@@ -147,10 +147,13 @@ impl Session {
         self.streams.close(id);
     }
 
-    /// Ends the connection: GOAWAY is the last frame.
+    /// Ends the connection with GOAWAY, unless that was done.
     #[cold]
     pub(in super::super) fn leave(&mut self, code: ErrorCode) {
-        self.admission = Admission::Closed;
+        if std::mem::replace(&mut self.has_left, true) {
+            return;
+        }
+        self.admission = Admission::Spent;
         push_goaway(&mut self.out, 0, code, "");
     }
 

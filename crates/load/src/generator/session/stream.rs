@@ -26,7 +26,10 @@ pub(super) struct Stream {
 
 /// The open streams of one connection.
 pub(super) struct Streams {
-    places: Box<[Stream]>,
+    /// A power of two.
+    places: Vec<Stream>,
+    /// There are no more places than that.
+    places_max: usize,
     strays: Vec<Stream>,
 }
 
@@ -47,11 +50,9 @@ impl Stream {
 impl Streams {
     /// For usually up to `depth` streams.
     pub(super) fn new(depth: u32) -> Streams {
-        let places = (depth as usize).saturating_mul(2).next_power_of_two();
-        let mut streams = Vec::new();
-        streams.resize_with(places, Stream::vacant);
         Streams {
-            places: streams.into_boxed_slice(),
+            places: vec![Stream::vacant()],
+            places_max: (depth as usize).saturating_mul(2).next_power_of_two(),
             strays: Vec::new(),
         }
     }
@@ -74,7 +75,11 @@ impl Streams {
     /// Opens a stream and returns its vacant record.
     #[inline]
     pub(super) fn open(&mut self, id: u32) -> Option<&mut Stream> {
-        let place = self.place(id);
+        let mut place = self.place(id);
+        while self.is_taken(place) && self.places.len() < self.places_max {
+            self.grow();
+            place = self.place(id);
+        }
         let stream = self.places.get_mut(place)?;
         if stream.id != 0 {
             self.strays
@@ -82,6 +87,25 @@ impl Streams {
         }
         stream.id = id;
         Some(stream)
+    }
+
+    #[inline]
+    fn is_taken(&self, place: usize) -> bool {
+        self.places.get(place).is_some_and(|it| it.id != 0)
+    }
+
+    /// Doubles the number of places. Streams that had different ones still do.
+    #[cold]
+    fn grow(&mut self) {
+        let doubled = 2 * self.places.len();
+        let streams = std::mem::take(&mut self.places);
+        self.places.resize_with(doubled, Stream::vacant);
+        for stream in streams.into_iter().filter(|it| it.id != 0) {
+            let place = self.place(stream.id);
+            if let Some(free) = self.places.get_mut(place) {
+                *free = stream;
+            }
+        }
     }
 
     /// Forgets a stream that has ended.
