@@ -29,17 +29,23 @@ def serve(name: str, target: str, rounds: int) -> None:
     server.adopt(connection.fileno())
     batch = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n".encode() * PIPELINED
     left = rounds
+    received = bytearray()
 
     def next_round() -> None:
         nonlocal left
-        if left < rounds and len(client.recv(1 << 20)) < PIPELINED * 100:
-            raise RuntimeError("not all have a response")
+        received.clear()
         if left == 0:
-            loop.stop()
+            return loop.stop()
         left -= 1
         client.sendall(batch)
 
-    loop.add_reader(client, next_round)
+    def receive() -> None:
+        received.extend(client.recv(1 << 20))
+        # A slow turn ends by the clock, before all of a round have a response.
+        if received.count(b"HTTP/1.1 200 ") == PIPELINED:
+            next_round()
+
+    loop.add_reader(client, receive)
     loop.call_soon(next_round)
     loop.run_forever()
     server.stop()
