@@ -68,11 +68,18 @@ pub fn is_same(left: &[u8], right: &[u8]) -> bool {
     }
     // The last block may overlap the one before, so that no single bytes remain.
     if let (Some(end), Some(other_end)) = (left.last_chunk::<16>(), right.last_chunk()) {
+        if left.len() <= 32 {
+            // Two blocks are all of it, which needs no loop.
+            return end == other_end && left.first_chunk::<16>() == right.first_chunk();
+        }
         let blocks = left.as_chunks::<16>().0.iter();
         return end == other_end && blocks.eq(right.as_chunks::<16>().0);
     }
     if let (Some(end), Some(other_end)) = (left.last_chunk::<8>(), right.last_chunk()) {
         return end == other_end && left.first_chunk::<8>() == right.first_chunk();
+    }
+    if let (Some(end), Some(other_end)) = (left.last_chunk::<4>(), right.last_chunk()) {
+        return end == other_end && left.first_chunk::<4>() == right.first_chunk();
     }
     left.iter().eq(right)
 }

@@ -27,7 +27,9 @@ pub(crate) struct RequestLine {
 }
 
 /// Parses the request line at the start of `window`.
-#[inline]
+///
+/// A part of each caller, to which the lengths are passed in registers (bench: head, short).
+#[inline(always)]
 pub(crate) fn parse(window: &[u8]) -> Result<RequestLine, Stop> {
     parse_with(window, version)
 }
@@ -42,7 +44,7 @@ pub(crate) fn parse_decoded(window: &[u8]) -> Result<RequestLine, Stop> {
     })
 }
 
-#[inline]
+#[inline(always)]
 fn parse_with(
     window: &[u8],
     version: impl Fn(&[u8], &[u8]) -> Result<(Version, usize), Stop>,
@@ -98,6 +100,7 @@ fn version(window: &[u8], from_version: &[u8]) -> Result<(Version, usize), Stop>
     other_version(from_version, window.len() - from_version.len())
 }
 
+#[inline(never)]
 fn other_method(bytes: &[u8]) -> Result<(Method, &[u8]), Stop> {
     let window = bytes.get(..=METHOD_BYTES_MAX).unwrap_or(bytes);
     let len = window.len() - scan::skip_class(window, is_tchar).len();

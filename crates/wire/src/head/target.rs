@@ -22,15 +22,20 @@ pub(crate) struct Target<'a> {
 /// `?`, or its length.
 #[inline]
 pub(crate) fn split(method: Method, target: &[u8], path_len: usize) -> Target<'_> {
-    if target.first() == Some(&b'/') {
-        let (path, query) = split_query(target, path_len);
-        return Target {
+    match split_origin_form(target, path_len) {
+        Some((path, query)) => Target {
             path,
             query,
             authority: None,
-        };
+        },
+        None => split_accepted_other_form(method, target, path_len),
     }
-    split_accepted_other_form(method, target, path_len)
+}
+
+/// As [`split`], the path and the query of a target that starts with a slash.
+#[inline]
+pub(crate) fn split_origin_form(target: &[u8], path_len: usize) -> Option<(&[u8], Option<&[u8]>)> {
+    (target.first() == Some(&b'/')).then(|| split_query(target, path_len))
 }
 
 #[inline]
