@@ -278,7 +278,7 @@ fn first_step<'py>(
         }
         Sent::Raised(error) => {
             tasks.ended(py);
-            Step::Ended(Err(error))
+            Step::Ended(Err(*error))
         }
     }
 }

@@ -19,9 +19,9 @@ use std::ptr;
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyList, PyNone, PyString, PyTuple, PyType};
 
-pub(crate) use cell::{GilCell, Lent, Place};
+pub(crate) use cell::{GilCell, Lent, Place, in_use};
 pub(crate) use construction::{Arguments, Construction, construct_directly};
 pub(crate) use deferred::{Deferred, Spare, method, prepare_calls};
 pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thread};
@@ -38,8 +38,16 @@ pub(crate) enum Sent<'py> {
     Yielded(Bound<'py, PyAny>),
     /// It ended and returned this.
     Returned(Bound<'py, PyAny>),
-    /// It raised.
-    Raised(PyErr),
+    /// It raised. Boxed, so that the other results are returned in registers.
+    Raised(Box<PyErr>),
+}
+
+impl<'py> Sent<'py> {
+    /// It raised this.
+    #[cold]
+    pub(crate) fn raised(error: PyErr) -> Sent<'py> {
+        Sent::Raised(Box::new(error))
+    }
 }
 
 /// Runs with the interpreter's token. This thread is known to be attached: the server calls its application only from inside a Python call.
@@ -110,13 +118,14 @@ pub(crate) fn call_named<'py>(
 /// Resumes a coroutine by sending it None.
 pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     let mut result = ptr::null_mut();
-    let (receiver, none) = (coroutine.as_ptr(), py.None());
+    // Borrowed: dropping a reference of our own costs a look at PyO3's count of attachments.
+    let (receiver, none) = (coroutine.as_ptr(), PyNone::get(py));
     // SAFETY: both objects live over the call; `result` receives a new reference unless an error is set.
     let status = unsafe { ffi::PyIter_Send(receiver, none.as_ptr(), &mut result) };
     if status == ffi::PySendResult::PYGEN_ERROR {
         let error = PyErr::fetch(py);
         leave_if_forked(py, Some(&error));
-        return Sent::Raised(error);
+        return Sent::raised(error);
     }
     // SAFETY: not an error, so `result` is a new reference.
     let value = unsafe { Bound::from_owned_ptr(py, result) };
@@ -254,10 +263,30 @@ impl Reader {
     ///
     /// # Errors
     /// `TypeError` for any other object.
-    #[inline]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.value(object).ok_or_else(|| {
+            let other = || PyTypeError::new_err("it is of another type");
+            PyErr::take(object.py()).unwrap_or_else(other)
+        })
+    }
+
+    /// Whether its value for an object is `expected`. False if it cannot be read.
+    #[inline]
+    pub(crate) fn reads(&self, object: &Bound<'_, PyAny>, expected: &Bound<'_, PyAny>) -> bool {
+        match self.value(object) {
+            Some(value) => value.is(expected),
+            None => {
+                drop(PyErr::take(object.py()));
+                false
+            }
+        }
+    }
+
+    /// Its value; None with the error set, or for an object of another type without.
+    #[inline(always)]
+    fn value<'py>(&self, object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         if object.get_type_ptr().cast() != self.owner.as_ptr() {
-            return Err(PyTypeError::new_err("it is of another type"));
+            return None;
         }
         let value = match self.function {
             // SAFETY: a getter takes an instance of its type, and its closure, which is null.
@@ -266,7 +295,7 @@ impl Reader {
             ReaderFunction::Method(call) => unsafe { call(object.as_ptr(), ptr::null_mut()) },
         };
         // SAFETY: a new reference, or null with the error set.
-        unsafe { Bound::from_owned_ptr_or_err(object.py(), value) }
+        unsafe { Bound::from_owned_ptr_or_opt(object.py(), value) }
     }
 }
 

@@ -40,6 +40,12 @@ impl Framing {
             persistent,
         }
     }
+
+    /// Whether a response is framed as most are: nothing of its head depends on the request.
+    #[inline]
+    fn is_usual(self) -> bool {
+        self.persistent && self.version == Version::Http11 && !self.is_head
+    }
 }
 
 /// Writes the response to one request: a whole one, or the head of a streamed one.
@@ -215,26 +221,41 @@ impl Responder {
         self.status != 0
     }
 
+    /// As [`Responder::respond`] with 200 and a constant, and a part of its caller if the response starts like the last one: without a
+    /// call and without `Fields` in memory, this takes a third fewer instructions (bench: calls).
+    #[inline(always)]
+    pub fn respond_constant(&mut self, lines: &'static [u8], content: &[u8]) {
+        let is_usual = self.framing.is_usual() && content.len() < LONG_BYTES;
+        match is_usual && self.stamp.is_constant_as_before(lines, content.len()) {
+            true => self.push_as_before(content),
+            false => self.respond(200, Fields::constant(lines), content),
+        }
+    }
+
     /// Writes a whole response. To HEAD, and with 204 and 304, the content is omitted (RFC 9110 sections 9.3.2 and 6.4.1).
     ///
     /// If there is no memory for the content, the response is a 503, the last one of its connection.
     ///
-    /// Cost: one reservation, then copies.
-    #[inline]
+    /// Cost: copies.
     pub fn respond(&mut self, status: u16, fields: Fields<'_>, content: &[u8]) {
         if content.len() >= LONG_BYTES && !self.has_room(content.len()) {
             return self.respond_without_memory();
         }
-        let is_plain = status == 200 && !fields.replaces_ours() && self.framing.persistent;
-        if !is_plain || self.framing.version != Version::Http11 || self.framing.is_head {
+        let is_plain = status == 200 && !fields.replaces_ours();
+        if !is_plain || !self.framing.is_usual() {
             return self.respond_otherwise(status, fields, content);
         }
         if !self.stamp.is_as_before(fields, content.len()) {
             self.stamp.remember(fields, content.len());
         }
-        (self.status, self.is_usual) = (status, self.sent_bytes == 0);
+        self.push_as_before(content);
+    }
+
+    /// Writes the remembered head and a content of the remembered length.
+    #[inline]
+    fn push_as_before(&mut self, content: &[u8]) {
+        (self.status, self.is_usual) = (200, self.sent_bytes == 0);
         self.content_bytes = content.len() as u64;
-        self.out.reserve(self.stamp.last.len() + content.len());
         self.out.extend_from_slice(&self.stamp.last);
         self.out.extend_from_slice(content);
     }

@@ -27,8 +27,8 @@ impl Awaitable for Receiving {
         let call = self.call.get();
         match next_message(py, call) {
             Ok(Some(message)) => Sent::Returned(message.into_any()),
-            Ok(None) => wait(py, call).map_or_else(Sent::Raised, Sent::Yielded),
-            Err(error) => Sent::Raised(error),
+            Ok(None) => wait(py, call).map_or_else(Sent::raised, Sent::Yielded),
+            Err(error) => Sent::raised(error),
         }
     }
 }

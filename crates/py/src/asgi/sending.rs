@@ -37,7 +37,7 @@ impl Sending {
     fn go_on<'py>(&self, py: Python<'py>) -> Sent<'py> {
         match self.awaited.take(py) {
             Some(acceptance) => self.wait(py, acceptance),
-            None => Sent::Raised(awaited_before()),
+            None => Sent::raised(awaited_before()),
         }
     }
 }
@@ -49,18 +49,18 @@ impl Awaitable for Sending {
             return self.go_on(py);
         };
         let Some(message) = self.awaited.take(py) else {
-            return Sent::Raised(awaited_before());
+            return Sent::raised(awaited_before());
         };
         match call.get().take(&message) {
             Ok(None) => Sent::Returned(py.None().into_bound(py)),
             Ok(Some(acceptance)) => self.wait(py, acceptance),
-            Err(error) => Sent::Raised(error),
+            Err(error) => Sent::raised(error),
         }
     }
 
     fn throw<'py>(&self, py: Python<'py>, error: PyErr) -> Sent<'py> {
         let (_, awaited) = (self.call.take(py), self.awaited.take(py));
-        Sent::Raised(awaited.map_or_else(awaited_before, |_| error))
+        Sent::raised(awaited.map_or_else(awaited_before, |_| error))
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

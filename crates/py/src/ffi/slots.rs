@@ -18,7 +18,7 @@ pub(crate) trait Awaitable:
 
     /// Resumes it with an exception.
     fn throw<'py>(&self, _py: Python<'py>, error: PyErr) -> Sent<'py> {
-        Sent::Raised(error)
+        Sent::raised(error)
     }
 
     /// It will not be resumed any more.
@@ -70,7 +70,7 @@ unsafe extern "C" fn send_slot<T: Awaitable>(
         let (value, status) = match receiver.step(py) {
             Sent::Yielded(value) => (value, ffi::PySendResult::PYGEN_NEXT),
             Sent::Returned(value) => (value, ffi::PySendResult::PYGEN_RETURN),
-            Sent::Raised(error) => return Err(error),
+            Sent::Raised(error) => return Err(*error),
         };
         // SAFETY: the caller's space for it.
         unsafe { *result = value.into_ptr() };

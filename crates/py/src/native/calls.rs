@@ -124,13 +124,7 @@ impl Calls {
             Ok(object) => object,
             Err(error) => return not_begun(py, &error, request, responder),
         };
-        let subject = Subject {
-            table,
-            id: request.id,
-            request: &object,
-            stage: Stage::Handler,
-            may_be_open: request.content == Content::Later,
-        };
+        let (id, may_be_open) = (request.id, request.content == Content::Later);
         let Calls {
             runner, parameters, ..
         } = self;
@@ -143,8 +137,19 @@ impl Calls {
         });
         let outcome = match result {
             // Most handlers return a str, so it is tried first.
-            Ok(value) if self.respond_text(subject, &value, responder) => Outcome::Responded,
-            result => self.ended(py, subject, result, responder),
+            Ok(value) if self.respond_text(id, may_be_open, &value, responder) => {
+                Outcome::Responded
+            }
+            result => {
+                let subject = Subject {
+                    table,
+                    id,
+                    request: &object,
+                    stage: Stage::Handler,
+                    may_be_open,
+                };
+                self.ended(py, subject, result, responder)
+            }
         };
         self.runner.call_ends(py);
         self.give_back(py, object, outcome);
@@ -177,22 +182,24 @@ impl Calls {
         let result = exchanges.lend_unnamed(py, responder, || {
             table.on_status.bind(py).call1((&object, status, allow))
         });
-        let outcome = self.ended(py, subject, result, responder);
+        let outcome = self.ended(py, subject, result.map_err(Box::new), responder);
         self.runner.call_ends(py);
         self.release(py, object, outcome);
         outcome
     }
 
     /// Prepares a call: a context without traces of other requests, and a request object.
-    #[inline]
+    ///
+    /// Errors are boxed, so that the usual result is returned in registers.
+    #[inline(always)]
     fn begin(
         &mut self,
         py: Python<'_>,
         table: &Arc<Table>,
         request: &server::Request<'_>,
         is_async: bool,
-    ) -> PyResult<Py<Request>> {
-        self.runner.call_begins(py)?;
+    ) -> Result<Py<Request>, Box<PyErr>> {
+        self.runner.call_begins(py).map_err(Box::new)?;
         let object = self.request_object(py, table, request, is_async)?;
         if request.content == Content::Later {
             let open = |exchange: &mut OpenExchange| exchange.has_unread = true;
@@ -206,7 +213,7 @@ impl Calls {
         &mut self,
         py: Python<'_>,
         subject: Subject<'_>,
-        result: PyResult<Bound<'_, PyAny>>,
+        result: Result<Bound<'_, PyAny>, Box<PyErr>>,
         responder: &mut Responder,
     ) -> Outcome {
         match result {
@@ -215,7 +222,7 @@ impl Calls {
                 Ok(outcome) => outcome,
                 Err(error) => self.failed(py, subject, error, responder),
             },
-            Err(error) => self.failed(py, subject, error, responder),
+            Err(error) => self.failed(py, subject, *error, responder),
         }
     }
 
@@ -246,8 +253,18 @@ impl Calls {
         };
         drop(coroutine);
         self.runner.tasks.ended(py);
-        let outcome = result.and_then(|value| self.respond(py, subject, &value, responder));
-        outcome.unwrap_or_else(|error| self.failed(py, subject, error, responder))
+        let (id, may_be_open) = (subject.id, subject.may_be_open);
+        match result {
+            // Most handlers return a str, so it is tried first.
+            Ok(value) if self.respond_text(id, may_be_open, &value, responder) => {
+                Outcome::Responded
+            }
+            Ok(value) => {
+                let outcome = self.respond(py, subject, &value, responder);
+                outcome.unwrap_or_else(|error| self.failed(py, subject, error, responder))
+            }
+            Err(error) => self.failed(py, subject, *error, responder),
+        }
     }
 
     fn suspended(
@@ -320,14 +337,12 @@ impl Calls {
         table: &Arc<Table>,
         request: &server::Request<'_>,
         is_async: bool,
-    ) -> PyResult<Py<Request>> {
+    ) -> Result<Py<Request>, Box<PyErr>> {
         let object = match self.spare.pop() {
             Some(object) => object,
-            None => self.new_request_object(py, table)?,
+            None => self.new_request_object(py, table).map_err(Box::new)?,
         };
-        object
-            .get()
-            .with(py, |state| state.fill(request, is_async))??;
+        object.get().fill(py, request, is_async)?;
         Ok(object)
     }
 
@@ -379,7 +394,7 @@ fn about_server(table: &Table, responder: &mut Responder) -> Outcome {
     Outcome::Responded
 }
 
-/// Calls a handler.
+/// Calls a handler. Errors are boxed as in [`Calls::begin`].
 #[inline(always)]
 fn call_handler<'py>(
     py: Python<'py>,
@@ -387,11 +402,12 @@ fn call_handler<'py>(
     parameters: &Parameters,
     request: &server::Request<'_>,
     object: &Py<Request>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> Result<Bound<'py, PyAny>, Box<PyErr>> {
     if route.parameters.is_empty() {
-        return ffi::call_handler(py, &route.handler, [object.bind(py).as_any()]);
+        let arguments = [object.bind(py).as_any()];
+        return ffi::call_handler(py, &route.handler, arguments).map_err(Box::new);
     }
-    call_with_parameters(py, route, parameters, request, object)
+    call_with_parameters(py, route, parameters, request, object).map_err(Box::new)
 }
 
 fn call_with_parameters<'py>(

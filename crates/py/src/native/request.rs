@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use net::memory::{NoMemory, append};
 use net::{Peer, TlsDetails};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -15,7 +16,7 @@ use crate::native::stream::{Departure, Part};
 use crate::native::tls::Tls;
 use crate::run::awaitable::Ready;
 use crate::run::exchanges::Exchanges;
-use crate::run::memory::append;
+use crate::run::memory;
 use crate::run::target::decoded;
 
 /// An object that grew beyond this for its head or its content is not reused.
@@ -62,11 +63,11 @@ impl State {
     }
 
     /// Fills in a request, replacing everything of the previous one.
-    #[inline]
     ///
     /// # Errors
-    /// `MemoryError` when there is none for its content.
-    pub(crate) fn fill(&mut self, request: &server::Request<'_>, is_async: bool) -> PyResult<()> {
+    /// When there is no memory for its content.
+    #[inline]
+    fn fill(&mut self, request: &server::Request<'_>, is_async: bool) -> Result<(), NoMemory> {
         self.head.copy(request.head);
         self.content.clear();
         self.comes_in_parts = match request.content {
@@ -164,6 +165,14 @@ fn integer(bytes: &[u8]) -> i64 {
     if is_negative { -number } else { number }
 }
 
+#[cold]
+fn not_filled(lacking: Option<Result<(), NoMemory>>) -> Box<PyErr> {
+    Box::new(match lacking {
+        Some(Err(lack)) => memory::error(lack),
+        _ => ffi::in_use(),
+    })
+}
+
 fn address<'py>(py: Python<'py>, peer: Peer) -> PyResult<Option<Bound<'py, PyTuple>>> {
     match peer {
         Peer::Internet(address) => {
@@ -175,6 +184,23 @@ fn address<'py>(py: Python<'py>, peer: Peer) -> PyResult<Option<Bound<'py, PyTup
 }
 
 impl Request {
+    /// Fills in a request, replacing everything of the previous one.
+    ///
+    /// # Errors
+    /// `MemoryError` when there is none for its content.
+    #[inline]
+    pub(crate) fn fill(
+        &self,
+        py: Python<'_>,
+        request: &server::Request<'_>,
+        is_async: bool,
+    ) -> Result<(), Box<PyErr>> {
+        match self.state.with(py, |state| state.fill(request, is_async)) {
+            Some(Ok(())) => Ok(()),
+            lacking => Err(not_filled(lacking)),
+        }
+    }
+
     /// Accesses the state.
     #[inline]
     pub(crate) fn with<R>(

@@ -48,13 +48,13 @@ impl Awaitable for Part {
                 Sent::Returned(py.None().into_bound(py))
             }
             // The response is complete, or the peer has disconnected: nothing more will arrive.
-            Some((None, false, true)) | None => Sent::Raised(self.exchanges.disconnection(py)),
+            Some((None, false, true)) | None => Sent::raised(self.exchanges.disconnection(py)),
             Some((None, false, false)) => match self.exchanges.wait_to_read(py, self.id) {
                 Ok(future) => {
                     self.exchanges.post(py, self.id, Command::Read);
                     Sent::Yielded(future)
                 }
-                Err(error) => Sent::Raised(error),
+                Err(error) => Sent::raised(error),
             },
         }
     }
@@ -82,7 +82,7 @@ impl Awaitable for Departure {
             Some((exchanges, id)) => exchanges.wait_to_leave(py, id).map(Sent::Yielded),
             None => Ok(Sent::Returned(py.None().into_bound(py))),
         };
-        wait().unwrap_or_else(Sent::Raised)
+        wait().unwrap_or_else(Sent::raised)
     }
 }
 

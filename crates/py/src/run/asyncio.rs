@@ -1,7 +1,7 @@
 //! The event loop and the tasks of asyncio, as far as requests need them.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyBool, PyDict, PyNone, PyType};
 
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, Reader};
@@ -260,17 +260,15 @@ impl Idle {
 
     /// Whether a handler left anything on the task.
     #[inline]
-    pub(crate) fn is_kept(&self, py: Python<'_>, lending: &Lending) -> PyResult<bool> {
+    pub(crate) fn is_kept(&self, py: Python<'_>, lending: &Lending) -> bool {
         let task = self.task.bind(py);
-        if !self.references.are_all(py, &self.task)
+        !self.references.are_all(py, &self.task)
             || !BESIDE_TASK.are_all(py, &self.attributes)
             || !self.attributes.bind(py).is_empty()
             || !BESIDE_TASK.are_all(py, &self.request_coroutine)
-            || !lending.get_name.read(task)?.is(&self.name)
-        {
-            return Ok(true);
-        }
-        Ok(self.is_cancelled(py, lending)? || !lending.callbacks.read(task)?.is_none())
+            || !lending.get_name.reads(task, self.name.bind(py))
+            || !lending.must_cancel.reads(task, &PyBool::new(py, false))
+            || !lending.callbacks.reads(task, &PyNone::get(py))
     }
 
     /// Whether its first step throws a cancellation into its coroutine.

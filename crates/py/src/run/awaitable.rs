@@ -75,7 +75,7 @@ pub(crate) fn yielded(sent: Sent<'_>) -> PyResult<Bound<'_, PyAny>> {
         Sent::Yielded(value) => Ok(value),
         Sent::Returned(value) if value.is_none() => Err(PyStopIteration::new_err(())),
         Sent::Returned(value) => Err(PyStopIteration::new_err((value.unbind(),))),
-        Sent::Raised(error) => Err(error),
+        Sent::Raised(error) => Err(*error),
     }
 }
 
@@ -156,7 +156,7 @@ impl Awaitable for Writing {
             future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
             Ok(Sent::Yielded(future.clone()))
         };
-        step().unwrap_or_else(Sent::Raised)
+        step().unwrap_or_else(Sent::raised)
     }
 }
 

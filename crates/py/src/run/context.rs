@@ -20,16 +20,19 @@ pub(crate) struct Contexts {
 /// What every call starts with.
 struct Pristine {
     context: Py<PyAny>,
-    detects_changes: bool,
+    /// Its variables, if a context with others can be detected. Nothing runs in it, so they stay the same.
+    variables: Option<usize>,
 }
 
 /// The references to a current context: ours and the thread's.
 const OF_CONTEXT: OurReferences = OurReferences::of(2);
 impl Pristine {
     fn new(py: Python<'_>) -> PyResult<Pristine> {
+        let context = ffi::copy_current_context(py)?;
+        let detects_changes = detects_changes(py).unwrap_or(false);
         Ok(Pristine {
-            context: ffi::copy_current_context(py)?.unbind(),
-            detects_changes: detects_changes(py).unwrap_or(false),
+            variables: detects_changes.then(|| ffi::context_variables(&context)),
+            context: context.unbind(),
         })
     }
 }
@@ -132,9 +135,7 @@ pub(crate) fn run_in<T>(
 
 #[inline]
 fn is_unchanged(lent: &Bound<'_, PyAny>, pristine: &Pristine) -> bool {
-    let before = pristine.context.bind(lent.py());
-    pristine.detects_changes
-        && ffi::context_variables(lent) == ffi::context_variables(before)
+    pristine.variables == Some(ffi::context_variables(lent))
         && OF_CONTEXT.are_all(lent.py(), lent.as_unbound())
 }
 

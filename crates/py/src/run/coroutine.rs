@@ -121,7 +121,7 @@ impl RequestCoroutine {
     fn resume<'py>(&self, py: Python<'py>, mut thrown: Option<PyErr>) -> Sent<'py> {
         let none = || Sent::Returned(py.None().into_bound(py));
         let Some(mut work) = self.leave(py) else {
-            return thrown.map_or_else(none, Sent::Raised);
+            return thrown.map_or_else(none, Sent::raised);
         };
         if let Some(yielded) = work.yielded.take()
             && thrown
@@ -135,7 +135,7 @@ impl RequestCoroutine {
             let coroutine = work.coroutine.bind(py).clone();
             let step = || work.step(py, thrown.take());
             // Whatever fails, the work is not dropped without a response.
-            let after = match self.shows(&coroutine, step).unwrap_or_else(Sent::Raised) {
+            let after = match self.shows(&coroutine, step).unwrap_or_else(Sent::raised) {
                 Sent::Yielded(value) => {
                     self.put_back(py, work);
                     return Sent::Yielded(value);
@@ -146,7 +146,7 @@ impl RequestCoroutine {
                 }
                 Sent::Raised(error) => {
                     let context = work.context.as_ref();
-                    work.completion.raised(py, context, error)
+                    work.completion.raised(py, context, *error)
                 }
             };
             if let Ok(After::Coroutine(next)) = after {
@@ -157,7 +157,7 @@ impl RequestCoroutine {
                 .ended
                 .with(py, |ended| ended.replace(coroutine.unbind()));
             drop(before);
-            return after.err().map_or_else(none, Sent::Raised);
+            return after.err().map_or_else(none, Sent::raised);
         }
     }
 }
@@ -225,7 +225,7 @@ impl Suspended {
                     Err(error) if error.is_instance_of::<PyStopIteration>(py) => {
                         Sent::Returned(error.value(py).getattr("value")?)
                     }
-                    Err(error) => Sent::Raised(error),
+                    Err(error) => Sent::raised(error),
                 },
             )
         });

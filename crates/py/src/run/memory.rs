@@ -23,7 +23,8 @@ pub(crate) fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> PyResult<()> {
     memory::append(buffer, bytes).map_err(error)
 }
 
+/// The exception for a lack of memory.
 #[cold]
-fn error(lack: NoMemory) -> PyErr {
+pub(crate) fn error(lack: NoMemory) -> PyErr {
     PyMemoryError::new_err(lack.to_string())
 }

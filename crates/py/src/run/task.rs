@@ -83,7 +83,7 @@ impl Tasks {
                 let step = || ffi::send(py, coroutine);
                 idle.request_coroutine.get().shows(coroutine, step)
             }
-            None => Sent::Raised(unattached()),
+            None => Sent::raised(unattached()),
         }
     }
 
@@ -121,7 +121,7 @@ impl Tasks {
         }
         let lending = self.asyncio.as_ref().and_then(|it| it.lending.as_ref());
         let is_kept = match (lending, &self.idle) {
-            (Some(lending), Some(idle)) => idle.is_kept(py, lending).unwrap_or(true),
+            (Some(lending), Some(idle)) => idle.is_kept(py, lending),
             _ => true,
         };
         if is_kept {

@@ -60,9 +60,9 @@ impl<'a> Fields<'a> {
     pub(super) fn replaces_ours(&self) -> bool {
         self.has_date || self.has_server || !self.reason.is_empty()
     }
+}
 
-    /// Identifies a constant: equal only for the same constant.
-    pub(super) fn place(&self) -> (usize, usize) {
-        (self.lines.as_ptr() as usize, self.lines.len())
-    }
+/// Identifies a constant: equal only for the same constant.
+pub(super) fn place(lines: &[u8]) -> (usize, usize) {
+    (lines.as_ptr() as usize, lines.len())
 }

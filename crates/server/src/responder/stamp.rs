@@ -58,13 +58,19 @@ impl Stamp {
     /// Whether the whole head equals the remembered one.
     #[inline]
     pub(super) fn is_as_before(&self, fields: Fields<'_>, length: usize) -> bool {
-        let is_same_constant = fields.is_constant && self.last_constant == Some(fields.place());
-        self.last_length == length && (is_same_constant || self.last_lines == fields.lines)
+        (fields.is_constant && self.is_constant_as_before(fields.lines, length))
+            || (self.last_length == length && self.last_lines == fields.lines)
+    }
+
+    /// As [`Stamp::is_as_before`] for lines that are a constant: they need not be compared.
+    #[inline]
+    pub(super) fn is_constant_as_before(&self, lines: &[u8], length: usize) -> bool {
+        self.last_constant == Some(super::fields::place(lines)) && self.last_length == length
     }
 
     pub(super) fn remember(&mut self, fields: Fields<'_>, length: usize) {
         let lines = fields.lines;
-        self.last_constant = fields.is_constant.then_some(fields.place());
+        self.last_constant = fields.is_constant.then_some(super::fields::place(lines));
         self.last_lines.clear();
         self.last_lines.extend_from_slice(lines);
         self.last_length = length;

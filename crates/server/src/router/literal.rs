@@ -71,16 +71,30 @@ impl LiteralMap {
 #[inline]
 fn hash(bytes: &[u8]) -> u64 {
     let mut hash = bytes.len() as u64;
-    let mut rest = bytes;
-    while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
-        hash = mixed(hash, u64::from_le_bytes(*chunk));
-        rest = tail;
+    // The last word may overlap the one before, so that no single bytes remain.
+    let end = match bytes.last_chunk::<8>() {
+        Some(end) => u64::from_le_bytes(*end),
+        None => short(bytes),
+    };
+    for word in bytes.as_chunks::<8>().0 {
+        hash = mixed(hash, u64::from_le_bytes(*word));
     }
-    let tail = rest
-        .iter()
-        .fold(0, |tail, &byte| tail << 8 | u64::from(byte));
-    hash = mixed(hash, tail);
+    hash = mixed(hash, end);
     hash ^ hash >> 32
+}
+
+/// A number that is different for different literals of the same length, up to seven bytes.
+#[inline]
+fn short(bytes: &[u8]) -> u64 {
+    if let (Some(start), Some(end)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return u64::from(u32::from_le_bytes(*start)) << 32 | u64::from(u32::from_le_bytes(*end));
+    }
+    match *bytes {
+        [byte] => u64::from(byte),
+        [one, two] => u64::from(one) << 8 | u64::from(two),
+        [one, two, three] => u64::from(one) << 16 | u64::from(two) << 8 | u64::from(three),
+        _ => 0,
+    }
 }
 
 #[inline]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use server::{Command, Fields, Outcome, Responder};
+use server::{Command, ExchangeId, Fields, Outcome, Responder};
 
 use super::{Calls, Subject};
 use crate::ffi::{self, Sent};
@@ -22,26 +22,23 @@ use crate::run::runner::Runner;
 impl Calls {
     /// Responds with a text. Returns false for any other value, and for a str that cannot be encoded as UTF-8, which raises an error
     /// elsewhere.
-    #[inline]
+    #[inline(always)]
     pub(super) fn respond_text(
         &self,
-        subject: Subject<'_>,
+        id: ExchangeId,
+        may_be_open: bool,
         value: &Bound<'_, PyAny>,
         responder: &mut Responder,
     ) -> bool {
         let Ok(text) = value.cast_exact::<PyString>() else {
             return false;
         };
-        let content = match ffi::ascii(text) {
-            Some(ascii) => ascii,
-            None => match text.to_str() {
-                Ok(text) => text.as_bytes(),
-                Err(_) => return false,
-            },
+        let Some(content) = ffi::ascii(text).or_else(|| utf8(text)) else {
+            return false;
         };
-        responder.respond(200, Fields::constant(TEXT), content);
-        if subject.may_be_open {
-            self.runner.exchanges.end(value.py(), subject.id, true);
+        responder.respond_constant(TEXT, content);
+        if may_be_open {
+            self.runner.exchanges.end(value.py(), id, true);
         }
         true
     }
@@ -54,7 +51,7 @@ impl Calls {
         value: &Bound<'_, PyAny>,
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
-        if self.respond_text(subject, value, responder) {
+        if self.respond_text(subject.id, subject.may_be_open, value, responder) {
             return Ok(Outcome::Responded);
         }
         let response = convert(value)?;
@@ -160,7 +157,7 @@ impl Calls {
                 return self.suspended(py, subject, coroutine, future, responder);
             }
             Sent::Returned(value) => Ok(value),
-            Sent::Raised(error) => Err(error),
+            Sent::Raised(error) => Err(*error),
         };
         drop(coroutine);
         self.runner.tasks.ended(py);
@@ -228,10 +225,16 @@ impl Calls {
                 stage: Stage::ErrorHandler,
                 ..subject
             },
-            result,
+            result.map_err(Box::new),
             responder,
         )
     }
+}
+
+/// The text in UTF-8; None if it cannot be encoded.
+#[inline(never)]
+fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
+    text.to_str().ok().map(str::as_bytes)
 }
 
 /// The application could not be called.
