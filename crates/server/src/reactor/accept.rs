@@ -7,9 +7,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use net::{Accepted, LATE_AFTER_MS, Listener, Peer, Poller, Seat, TlsConfig, Token, Turn, memory};
+use net::{
+    Accepted, Clock, LATE_AFTER_MS, Listener, Peer, Poller, Seat, TlsConfig, Token, Turn, memory,
+};
 
 use super::rush::Rush;
 use super::{ASKED, LISTENER, Worker};
@@ -19,7 +20,7 @@ use crate::app::App;
 const ACCEPTS_PER_PASS: usize = 256;
 /// How long a pass accepts. The first request of a connection is served at once, and a slow application must not delay the other
 /// connections, the timers and the event loop for all of them.
-const ACCEPTING_MAX: Duration = Duration::from_millis(10);
+const ACCEPTING_MAX_MS: u64 = 10;
 /// How long accepting pauses when the process has no descriptor or memory left, or a listener cannot be watched.
 const EXHAUSTED_MS: u64 = 250;
 /// Nothing is scheduled.
@@ -202,7 +203,7 @@ impl<A: App> Worker<A> {
 
     /// Accepts connections from a listener that is ready.
     pub(super) fn accept(&mut self, index: usize) {
-        self.accept_until(index, Instant::now() + ACCEPTING_MAX);
+        self.accept_until(index, Clock::tick_ms() + ACCEPTING_MAX_MS);
     }
 
     /// Accepts again because another worker asked for it.
@@ -262,9 +263,9 @@ impl<A: App> Worker<A> {
 
     /// Accepts some of the connections that waited when a drain began: a client that considers itself connected is served.
     fn accept_the_last(&mut self) {
-        let until = Instant::now() + ACCEPTING_MAX;
+        let until_ms = Clock::tick_ms() + ACCEPTING_MAX_MS;
         while let Some(index) = self.accepting.slots.len().checked_sub(1) {
-            match self.accept_until(index, until) {
+            match self.accept_until(index, until_ms) {
                 Ended::Empty => drop(self.accepting.slots.pop()),
                 Ended::Later => return self.accepting.resumes_ms = 0,
                 Ended::Rests => return,
@@ -272,7 +273,7 @@ impl<A: App> Worker<A> {
         }
     }
 
-    fn accept_until(&mut self, index: usize, until: Instant) -> Ended {
+    fn accept_until(&mut self, index: usize, until_ms: u64) -> Ended {
         memory::notice_limit();
         for _ in 0..ACCEPTS_PER_PASS {
             if !self.is_our_turn() {
@@ -290,7 +291,7 @@ impl<A: App> Worker<A> {
                     slot.drained_max -= usize::from(is_draining);
                     let server = slot.local.unwrap_or_else(|| transport.local());
                     self.open(transport, client, server);
-                    if Instant::now() >= until {
+                    if Clock::tick_ms() >= until_ms {
                         break;
                     }
                 }
