@@ -569,3 +569,24 @@ fn a_window_that_was_not_given_is_not_used() {
     // The total is a multiple of the connection's window.
     assert_eq!(outcome(&upload(address, 20, 10, 65_535)), (20, none()));
 }
+
+#[test]
+fn the_same_block_has_another_meaning_when_the_table_has_changed() {
+    let address = peers(&[], |peer| {
+        while let Some((stream, _)) = peer.request() {
+            // The newest entry, which these two insert: `:status`.
+            let block: &[u8] = match stream {
+                1 => b"\x48\x03200",
+                7 => b"\x48\x03500",
+                _ => b"\xbe",
+            };
+            peer.send(|out| {
+                push_headers(out, stream, true, FRAME_BYTES_MAX, |out| {
+                    out.extend_from_slice(block);
+                });
+            });
+        }
+    });
+    let expected = (3, vec!["wrong_status 7".to_owned()]);
+    assert_eq!(outcome(&h2_plan(address, 10, 1)), expected);
+}
