@@ -39,6 +39,8 @@ pub(crate) struct HandshakePlaces {
 /// Limits, time, and the buffers of the pass.
 pub(crate) struct Context {
     pub(crate) limits: Limits,
+    /// Requests of one connection that may have files open.
+    pub(crate) files_max: u64,
     pub(crate) head_limits: wire::HeadLimits,
     pub(crate) timeouts: Timeouts,
     pub(crate) clock: Clock,
@@ -82,6 +84,7 @@ impl Context {
         limits.pipelined_exchanges_max = limits.pipelined_exchanges_max.min(pipelined_max);
         Context {
             limits,
+            files_max: pipelined_max,
             head_limits: limits.head(),
             timeouts,
             clock,

@@ -28,7 +28,10 @@ mod handlers;
 mod input;
 mod output;
 mod request;
+mod start;
 mod stream;
+
+use std::collections::VecDeque;
 
 use net::Received;
 use wire::h2::{
@@ -46,22 +49,14 @@ use crate::link::{Broken, Fate, Link, Turn};
 use crate::mailbox::Command;
 use net::memory::NoMemory;
 
-/// How a connection ends after it has stopped reading.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ending {
-    /// Everything that the peer sent was read, as far as is known.
-    Read,
-    /// The peer sent more than was read.
-    Unread,
-}
-
 /// What is read next.
 enum Reading {
     Preface,
     Settings,
     Frames,
     Block(Box<Block>),
-    Closing(Ending),
+    /// Nothing: the connection ends when everything is sent.
+    Closing,
 }
 
 /// A header block whose end has not arrived.
@@ -108,17 +103,23 @@ struct Arriving {
     since_ms: u64,
 }
 
-/// Streams that this side has reset, to which the client may still send for some time.
-const RESET_REMEMBERED: usize = 32;
+/// Streams that this side has reset, to which the client may still send for some time: those of several round trips.
+const RESET_REMEMBERED: usize = 1024;
+/// Streams whose reset by the client is remembered: a client that resets one for each part of content that is under way repeats itself
+/// soon.
+const RESETS_REPEATED: usize = 128;
+/// Frames that wait for a full socket, in bytes, before reading stops. Those of some hundreds of streams.
+const WAITING_FRAMES_BYTES_MAX: usize = 16_384;
 
 /// One HTTP/2 connection.
 pub(crate) struct H2 {
     reading: Reading,
     /// Input that could not be used yet.
     input: Vec<u8>,
+    settings_are_acknowledged: bool,
     /// `input` starts with frames that may be served in the next turn.
     waits_for_turn: bool,
-    /// Start of the current wait for a request, or for the rest of a frame or header block.
+    /// Start of the current wait for the rest of the preface, a frame or a header block.
     since_ms: u64,
     decoder: Decoder,
     encoder: Encoder,
@@ -130,9 +131,16 @@ pub(crate) struct H2 {
     streams: Vec<Stream>,
     /// Where in `streams` sending continues.
     turn_of: usize,
+    /// Where in `streams` the application is asked for parts next.
+    pull_of: usize,
     /// Frames to be sent before anything that is written later.
     frames: Vec<u8>,
-    reset: Vec<u32>,
+    reset: VecDeque<u32>,
+    reset_by_client: VecDeque<u32>,
+    /// The stream whose client may send [`AHEAD_BYTES`].
+    ahead_of: Option<u32>,
+    /// Start of the current wait for a request.
+    idle_since_ms: u64,
     leaving: Leaving,
     flood: Flood,
     handlers: Handlers,
@@ -169,6 +177,7 @@ impl H2 {
         H2 {
             reading: Reading::Preface,
             input: Vec::new(),
+            settings_are_acknowledged: false,
             waits_for_turn: false,
             since_ms: now_ms,
             decoder: Decoder::new(limits.h2_table_bytes_max as usize),
@@ -182,8 +191,12 @@ impl H2 {
             opened: Opened::default(),
             streams: Vec::new(),
             turn_of: 0,
+            pull_of: 0,
             frames,
-            reset: Vec::new(),
+            reset: VecDeque::new(),
+            reset_by_client: VecDeque::new(),
+            ahead_of: None,
+            idle_since_ms: now_ms,
             leaving: Leaving::No,
             flood: Flood::default(),
             handlers: Handlers::default(),
@@ -230,8 +243,8 @@ impl H2 {
         if turn.link.resume(turn.context, false) == Err(Broken) {
             return self.abandon(turn, Abort::Disconnected);
         }
-        if !self.input.is_empty() {
-            // While the socket was full, the rest of the frame was not read.
+        if self.frames.len() >= WAITING_FRAMES_BYTES_MAX {
+            // Meanwhile the rest of a frame or a header block was not read.
             self.since_ms = turn.now_ms();
         }
         self.settle(turn)
@@ -298,9 +311,12 @@ impl H2 {
         self.settle(turn)
     }
 
-    /// The send buffer, with the frames that were written before.
+    /// The send buffer, with the frames that were written before; while the socket is full, where frames wait for it.
     #[inline]
-    fn out<'a, A>(&mut self, turn: &'a mut Turn<'_, A>) -> &'a mut Vec<u8> {
+    fn out<'a, A>(&'a mut self, turn: &'a mut Turn<'_, A>) -> &'a mut Vec<u8> {
+        if turn.link.is_full() {
+            return &mut self.frames;
+        }
         let out = &mut turn.context.responder.out;
         if !self.frames.is_empty() {
             out.append(&mut self.frames);
@@ -312,8 +328,14 @@ impl H2 {
     /// Whether the socket is to be read from.
     #[inline]
     pub(crate) fn takes_input(&self, link: &Link) -> bool {
-        let is_open = !matches!(self.reading, Reading::Closing(_));
-        is_open && !self.waits_for_turn && !link.is_full()
+        let is_open = !matches!(self.reading, Reading::Closing);
+        is_open && !self.waits_for_turn && !self.has_many_frames(link)
+    }
+
+    /// Whether so many frames wait for the socket that nothing is read which could add to them. Until then a full socket does not stop
+    /// reading: the client may reset streams, open windows and send content.
+    fn has_many_frames(&self, link: &Link) -> bool {
+        link.is_full() && self.frames.len() >= WAITING_FRAMES_BYTES_MAX
     }
 
     /// Memory held, in bytes.
@@ -326,11 +348,9 @@ impl H2 {
         let own = self.input.capacity() + self.frames.capacity() + block + streams;
         let tables = self.decoder.held_bytes() + self.encoder.held_bytes();
         let places = self.streams.capacity() * size_of::<Stream>();
-        own + tables
-            + places
-            + self.handlers.held_bytes()
-            + self.reset.capacity() * 4
-            + size_of::<H2>()
+        let resets = (self.reset.capacity() + self.reset_by_client.capacity()) * size_of::<u32>();
+        let handlers = self.handlers.held_bytes();
+        own + tables + places + resets + handlers + size_of::<H2>()
     }
 
     /// The clock moved during a turn: a wait that started in it counts from its end.
@@ -338,6 +358,9 @@ impl H2 {
     pub(crate) fn exclude_turn(&mut self, from_ms: u64, to_ms: u64) {
         if self.since_ms >= from_ms {
             self.since_ms = to_ms;
+        }
+        if self.idle_since_ms >= from_ms {
+            self.idle_since_ms = to_ms;
         }
         for stream in &mut self.streams {
             if let Some(inbound) = &mut stream.inbound {

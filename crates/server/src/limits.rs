@@ -16,9 +16,9 @@ settings! {
         content_buffer_bytes_max: 65536, "bytes",
             "Maximum content held for a handler that reads it in parts; beyond it the server stops reading from the peer.";
         send_buffer_bytes_max: 262144, "bytes",
-            "Maximum unsent response bytes of a connection; beyond it none of its further requests is started.";
+            "Maximum unsent response bytes of a connection; beyond it none of its further requests is started. Over HTTP/2 only if as many complete responses wait as pipelined_exchanges_max says, so that a client may read one slowly.";
         pipelined_exchanges_max: 16, "count",
-            "Maximum pipelined requests of one connection that run concurrently; beyond it reading pauses.";
+            "Maximum pipelined requests of one connection that run concurrently; beyond it reading pauses. Over HTTP/2, see send_buffer_bytes_max.";
         queued_requests_max: 1024, "count",
             "Maximum requests that wait for a thread to call a WSGI application; one more gets 503. Idle connections do not count.";
         whole_content_bytes_max: 1048576, "bytes",
@@ -47,6 +47,8 @@ pub(crate) const RECEIVE_BYTES: usize = 65_536;
 
 /// Content of several HTTP/2 streams that may be held for their calls at the same time, besides that of the oldest and what windows allow.
 pub(crate) const CALLS_BYTES_MAX: usize = 1 << 20;
+/// Content that the client of one stream of an HTTP/2 connection may send ahead of its handler, so that an upload takes fewer round trips.
+pub(crate) const AHEAD_BYTES: u32 = 1 << 20;
 /// The largest window of flow control (RFC 9113 section 6.9.1).
 const MAX_WINDOW_BYTES: u64 = 0x7fff_ffff;
 
@@ -72,7 +74,8 @@ impl Limits {
             .saturating_add(self.header_section_bytes_max);
         let stream = head.saturating_add(u64::from(self.h2_window_bytes()));
         let streams = stream.saturating_mul(self.h2_streams_max);
-        let content = self.body_bytes_max.saturating_add(CALLS_BYTES_MAX as u64);
+        let ahead = CALLS_BYTES_MAX as u64 + u64::from(AHEAD_BYTES);
+        let content = self.body_bytes_max.saturating_add(ahead);
         let tables = self.h2_table_bytes_max.saturating_mul(2);
         let received = 2 * RECEIVE_BYTES as u64 + self.header_section_bytes_max;
         [content, tables, self.send_buffer_bytes_max, received]

@@ -2,70 +2,10 @@
 
 mod harness;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use harness::h2::H2Client;
+use harness::connected::{Connected, TICK_MS};
 use harness::{Server, response};
 use server::{Abort, Command};
 use wire::h2::{ErrorCode, Frame, Parsed};
-
-/// A deadline is noticed so much later at most.
-const TICK_MS: u64 = 300;
-
-struct Connected {
-    server: Server,
-    client: H2Client,
-    clock: Arc<AtomicU64>,
-}
-
-impl Connected {
-    fn new() -> Connected {
-        let (mut server, clock) =
-            Server::with_manual_clock(|config| config.accepts_prior_knowledge = true);
-        let mut client = H2Client::new(server.connect());
-        client.send(usize::MAX);
-        server.settle();
-        client.receive();
-        Connected {
-            server,
-            client,
-            clock,
-        }
-    }
-
-    /// Sends what is written, and reads what comes.
-    fn settle(&mut self) {
-        self.client.send(usize::MAX);
-        self.server.settle();
-        self.client.receive();
-        // Acknowledgements.
-        self.client.send(usize::MAX);
-        self.server.settle();
-        self.client.receive();
-    }
-
-    /// Lets time pass, deadline by deadline.
-    fn advance(&mut self, ms: u64) {
-        let end_ms = self.clock.load(Ordering::Relaxed) + ms;
-        loop {
-            let wait_ms = self.server.worker.before_wait().unwrap_or(u64::MAX);
-            let now_ms = self.clock.load(Ordering::Relaxed);
-            let step_ms = wait_ms.max(1).min(end_ms - now_ms);
-            self.clock.fetch_add(step_ms, Ordering::Relaxed);
-            self.server.pass();
-            if now_ms + step_ms >= end_ms {
-                break;
-            }
-        }
-        self.server.settle();
-        self.client.receive();
-    }
-
-    fn status(&self, stream: u32) -> u16 {
-        self.client.streams[&stream].status
-    }
-}
 
 #[test]
 fn memory_is_given_back_when_streams_end() {
@@ -82,7 +22,8 @@ fn memory_is_given_back_when_streams_end() {
         let upload = it.client.open("POST", "/later/upload", false);
         it.client.data(upload, &[b'u'; 16_384], false);
         it.settle();
-        assert!(it.server.worker.held_bytes() > 2_000_000);
+        // Sixteen of the responses: further requests wait.
+        assert!(it.server.worker.held_bytes() > 1_600_000);
         for stream in streams.iter().skip(10) {
             it.client.reset(*stream);
         }
@@ -97,8 +38,8 @@ fn memory_is_given_back_when_streams_end() {
         }
         let held_bytes = it.server.worker.held_bytes();
         assert!(held_bytes < 2048, "{held_bytes}");
-        // The tables of the header compression have their entries now.
-        assert!(round == 0 || held_bytes == idle_bytes, "{held_bytes}");
+        // The tables of the header compression have their entries now; at most 128 resets are remembered.
+        assert!(round == 0 || held_bytes <= idle_bytes + 512, "{held_bytes}");
         idle_bytes = held_bytes;
     }
 }
@@ -319,7 +260,9 @@ fn an_idle_connection_and_an_unfinished_frame_have_deadlines() {
     it.advance(74_999);
     assert!(it.client.goaways.is_empty());
     it.advance(TICK_MS);
-    assert_eq!(it.client.goaways, [(stream, ErrorCode::NO_ERROR)]);
+    assert_eq!(it.client.goaways, [(0x7fff_ffff, ErrorCode::NO_ERROR)]);
+    it.settle();
+    assert_eq!(it.client.goaways[1..], [(stream, ErrorCode::NO_ERROR)]);
     assert!(it.client.client.is_ended());
 
     let mut it = Connected::new();

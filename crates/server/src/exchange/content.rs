@@ -2,14 +2,16 @@
 //!
 //! | taker | content that arrives | who moves next |
 //! | --- | --- | --- |
-//! | `Call` | is held until it is complete, then the application is called | the peer, at its pace |
+//! | `Start` | is held, as far as the window of its stream allows | the server: it has not started the request (HTTP/2) |
+//! | `Call` | is held until it is complete, then the application is called | the peer, at its pace, unless the server withholds its window |
 //! | `Exchange`, `Wanted` | goes to the handler, which then is `Unasked` | the peer, at its pace |
 //! | `Exchange`, `Unasked` | is held up to `content_buffer_bytes_max`, or one part is read into the handler's memory: `Ahead` | the handler: it asks, or responds |
 //! | `Exchange`, `Ahead` | is not read | the handler |
 //! | `Nobody` | is discarded | the peer, at its pace |
 //!
 //! When the response to a request is complete, the taker of its content becomes `Nobody`. So the handler in `Unasked` and `Ahead` always
-//! owes a response, and in every other state the peer's pace is the deadline.
+//! owes a response, and in every other state but `Start` the peer's pace is the deadline. A request in `Start` waits for responses of its
+//! connection to be sent, for which the peer has a deadline.
 
 use std::mem::MaybeUninit;
 
@@ -41,6 +43,8 @@ pub(crate) enum Demand {
 
 /// Where content goes.
 pub(crate) enum Taker {
+    /// The application, called when the connection may start the request, with the content if it is complete then.
+    Start(OwnedHead),
     /// The application, called when the content is complete. The request's head is kept for that call.
     Call(OwnedHead),
     /// A handler that asks for it part by part.
@@ -94,6 +98,8 @@ pub(crate) struct Inbound {
     pub(crate) is_complete: bool,
     /// The peer waits for a 100 (Continue) before it sends.
     pub(crate) owes_continue: bool,
+    /// The peer may not send: the server withholds its window.
+    is_withheld: bool,
     pace: Pace,
     /// Bytes of the next part that have been counted for the pace, before the part is complete.
     arriving_bytes: u64,
@@ -115,6 +121,7 @@ impl Inbound {
             total_bytes: 0,
             is_complete: false,
             owes_continue,
+            is_withheld: false,
             pace: Pace::new(context.timeouts.body_grace_ms),
             arriving_bytes: 0,
         };
@@ -134,10 +141,19 @@ impl Inbound {
     /// Whether the server waits for the peer: content is wanted and has not arrived.
     fn is_waited_for(&self) -> bool {
         let is_wanted = match self.taker {
+            Taker::Start(_) => false,
             Taker::Exchange { demand, .. } => demand == Demand::Wanted,
             Taker::Call(_) | Taker::Nobody => true,
         };
-        is_wanted && !self.is_complete
+        is_wanted && !self.is_complete && !self.is_withheld
+    }
+
+    /// The peer may send, or has to wait until the server opens its window.
+    pub(crate) fn withhold(&mut self, is_withheld: bool, context: &Context) {
+        if self.is_withheld != is_withheld {
+            self.is_withheld = is_withheld;
+            self.update_pace(context);
+        }
     }
 
     /// See [`Pace::skip`].
@@ -161,16 +177,30 @@ impl Inbound {
         matches!(self.taker, Taker::Exchange { id, .. } if id == exchange)
     }
 
-    /// Whether the application is to be called when it is complete.
+    /// Whether the application is still to be called.
     pub(crate) fn is_for_call(&self) -> bool {
+        matches!(self.taker, Taker::Start(_) | Taker::Call(_))
+    }
+
+    /// Whether the application is to be called when the content is complete.
+    pub(crate) fn is_collected(&self) -> bool {
         matches!(self.taker, Taker::Call(_))
+    }
+
+    /// Whether the application can be called now.
+    pub(crate) fn is_ready(&self) -> bool {
+        match self.taker {
+            Taker::Start(_) => true,
+            Taker::Call(_) => self.is_complete,
+            Taker::Exchange { .. } | Taker::Nobody => false,
+        }
     }
 
     /// Whether more of it may be received.
     #[inline]
     pub(crate) fn takes_more(&self, context: &Context) -> bool {
         let has_room = match self.taker {
-            Taker::Call(_) | Taker::Nobody => true,
+            Taker::Start(_) | Taker::Call(_) | Taker::Nobody => true,
             Taker::Exchange { demand, .. } => {
                 let most = context.limits.content_buffer_bytes_max.max(1);
                 demand != Demand::Ahead && (self.held.len() as u64) < most
@@ -182,7 +212,7 @@ impl Inbound {
     /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let head = match &self.taker {
-            Taker::Call(head) => head.held_bytes(),
+            Taker::Start(head) | Taker::Call(head) => head.held_bytes(),
             Taker::Exchange { .. } | Taker::Nobody => 0,
         };
         self.held.capacity() + head + size_of::<Inbound>()
@@ -363,10 +393,19 @@ impl Inbound {
         self.update_pace(context);
     }
 
+    /// Continues with content that arrived before the request was started.
+    pub(crate) fn continue_from(&mut self, held: Vec<u8>, total_bytes: u64, context: &Context) {
+        self.total_bytes = total_bytes;
+        if !matches!(self.taker, Taker::Nobody) {
+            self.held = held;
+        }
+        self.update_pace(context);
+    }
+
     /// The head of the request to be called with its content, and the content.
     pub(crate) fn take_call(&mut self) -> Option<(OwnedHead, Vec<u8>)> {
         match std::mem::replace(&mut self.taker, Taker::Nobody) {
-            Taker::Call(head) => Some((head, std::mem::take(&mut self.held))),
+            Taker::Start(head) | Taker::Call(head) => Some((head, std::mem::take(&mut self.held))),
             other => {
                 self.taker = other;
                 None

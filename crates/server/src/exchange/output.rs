@@ -51,6 +51,12 @@ impl Output {
         self.bytes.capacity() + files + after
     }
 
+    /// Bytes in memory that are not sent.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        let after: usize = self.files.iter().map(|(_, after)| after.len()).sum();
+        self.bytes.len() + after
+    }
+
     /// Bytes of files that are not sent.
     pub(crate) fn file_bytes(&self) -> u64 {
         let bytes = |sum: u64, (part, _): &(FilePart, Vec<u8>)| sum.saturating_add(part.length);

@@ -2,7 +2,7 @@
 
 use wire::h2::{ErrorCode, Scope, Violation, frame};
 
-use super::{Ending, H2, Leaving, RESET_REMEMBERED, Reading};
+use super::{H2, Leaving, RESET_REMEMBERED, RESETS_REPEATED, Reading};
 use crate::access_log::CLIENT_CLOSED_REQUEST;
 use crate::app::{Abort, App};
 use crate::exchange::{Progress, Unfinished};
@@ -33,7 +33,7 @@ impl H2 {
             Some(index) => {
                 self.remember_reset(index);
                 self.drop_stream(turn, index, Abort::Disconnected);
-                self.give_oldest_window();
+                self.give_oldest_window(turn);
             }
             None => self.remember(id),
         }
@@ -48,16 +48,22 @@ impl H2 {
     ) -> Result<(), Violation> {
         if let Some(index) = self.index_of(id) {
             self.drop_stream(turn, index, Abort::Disconnected);
-            self.give_oldest_window();
+            self.give_oldest_window(turn);
         }
-        // A request whose response was complete before its reset was served in vain too.
-        self.count_reset(turn);
+        // A request whose response was complete before its reset was served in vain too. Some clients repeat a reset.
+        if !self.reset_by_client.contains(&id) {
+            if self.reset_by_client.len() >= RESETS_REPEATED {
+                self.reset_by_client.pop_front();
+            }
+            self.reset_by_client.push_back(id);
+            self.count_reset(turn);
+        }
         Ok(())
     }
 
     fn count_reset<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let (limits, now_ms) = (&turn.context.limits, turn.now_ms());
-        if !self.flood.reset(limits, now_ms) && !matches!(self.reading, Reading::Closing(_)) {
+        if !self.flood.reset(limits, now_ms) && !matches!(self.reading, Reading::Closing) {
             let reason = "too many streams end before their responses";
             self.fail(
                 turn,
@@ -69,19 +75,19 @@ impl H2 {
     /// Ends the connection because of an error.
     #[cold]
     pub(super) fn fail<A: App>(&mut self, turn: &mut Turn<'_, A>, violation: Violation) {
-        if matches!(self.reading, Reading::Closing(_)) {
+        if matches!(self.reading, Reading::Closing) {
             return;
         }
         turn.context.refusals.add_h2(violation.reason);
         self.abandon_streams(turn, Abort::Disconnected);
         let last = self.last_served();
         frame::push_goaway(self.out(turn), last, violation.code, violation.reason);
-        self.stop_reading(Ending::Unread);
+        self.stop_reading();
         self.leaving = Leaving::Final { last };
     }
 
-    fn stop_reading(&mut self, ending: Ending) {
-        self.reading = Reading::Closing(ending);
+    fn stop_reading(&mut self) {
+        self.reading = Reading::Closing;
         self.input = Vec::new();
         self.waits_for_turn = false;
     }
@@ -143,9 +149,9 @@ impl H2 {
 
     fn remember(&mut self, id: u32) {
         if self.reset.len() >= RESET_REMEMBERED {
-            self.reset.remove(0);
+            self.reset.pop_front();
         }
-        self.reset.push(id);
+        self.reset.push_back(id);
     }
 
     /// The client opens no more streams, and waits for those that it has.
@@ -188,7 +194,7 @@ impl H2 {
         }
     }
 
-    /// Responds with 503 to every request whose response has not started. Everything else is given up.
+    /// Responds with 503 to every request whose response has not started. Everything else is given up: its stream is reset.
     pub(crate) fn stop<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
@@ -199,37 +205,54 @@ impl H2 {
             let Some(index) = self.index_of(id) else {
                 continue;
             };
-            let Some(stream) = self.streams.get_mut(index) else {
+            let Some(stream) = self.streams.get(index) else {
                 continue;
             };
-            if stream.exchange.is_ended() {
-                continue;
+            match stream.exchange.progress {
+                Progress::Done | Progress::Cut => {}
+                Progress::Waiting => {
+                    unfinished.refused += 1;
+                    self.refuse_for_stop(turn, index);
+                }
+                Progress::Pushed | Progress::Pulled => {
+                    unfinished.cut += 1;
+                    self.cut_for_stop(turn, index);
+                }
             }
-            if stream.exchange.progress != Progress::Waiting {
-                unfinished.cut += 1;
-                continue;
-            }
-            unfinished.refused += 1;
-            let id = stream.exchange.id;
-            let is_for_call =
-                |it: &super::stream::Stream| it.inbound.as_ref().is_some_and(|it| it.is_for_call());
-            if !is_for_call(stream) {
-                self.handlers.abort(turn.app, id, Abort::Disconnected);
-            }
-            self.respond(
-                turn,
-                index,
-                Command::Respond(Response::error(503, STOPPING)),
-            );
         }
         if !self.leaving.is_final() {
             self.say_last(turn);
         }
         self.emit(turn);
+        while !self.streams.is_empty() {
+            self.cut_for_stop(turn, 0);
+        }
         if !turn.context.responder.out.is_empty() {
             // Does not wait until it arrives.
             let _ = turn.link.flush(turn.context, false);
         }
         self.abandon(turn, Abort::Disconnected)
+    }
+
+    fn refuse_for_stop<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        let Some(stream) = self.streams.get(index) else {
+            return;
+        };
+        let id = stream.exchange.id;
+        let inbound = stream.inbound.as_ref();
+        if !inbound.is_some_and(|inbound| inbound.is_for_call()) {
+            self.handlers.abort(turn.app, id, Abort::Disconnected);
+        }
+        let response = Response::error(503, STOPPING);
+        self.respond(turn, index, Command::Respond(response));
+    }
+
+    /// Gives a stream up, of whose response the client has not got everything.
+    fn cut_for_stop<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        if let Some(stream) = self.streams.get(index) {
+            let id = stream.id;
+            frame::push_reset(self.out(turn), id, ErrorCode::CANCEL);
+        }
+        self.drop_stream(turn, index, Abort::Disconnected);
     }
 }

@@ -10,7 +10,7 @@ use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::Progress;
 use crate::exchange::content::{Handed, Held, Part, Taker};
-use crate::limits::CALLS_BYTES_MAX;
+use crate::limits::{AHEAD_BYTES, CALLS_BYTES_MAX};
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
@@ -130,10 +130,15 @@ impl H2 {
         }
         let is_discarded = matches!(inbound.taker, Taker::Nobody);
         match inbound.hold(content, turn.context) {
-            Held::Yes if is_discarded => {}
+            // Clients that read no response before they have sent their content get it if the rest is short.
+            Held::Yes if is_discarded => {
+                if inbound.total_bytes() <= u64::from(AHEAD_BYTES) {
+                    self.give_stream_window(index, content.len() as u32);
+                }
+            }
             Held::Yes => {
-                if inbound.is_for_call() {
-                    self.give_window_of_call(index, content.len() as u32);
+                if inbound.is_collected() {
+                    self.give_window_of_call(turn, index, content.len() as u32);
                 }
                 self.hand_over(turn, index, Part::Held);
             }
@@ -175,7 +180,7 @@ impl H2 {
             Handed::Kept => {}
         }
         if is_over {
-            self.content_is_over(turn, index);
+            self.content_is_over(index);
         }
     }
 
@@ -203,16 +208,12 @@ impl H2 {
     }
 
     /// The content is complete and taken.
-    fn content_is_over<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
-        let Some(stream) = self.streams.get_mut(index) else {
-            return;
-        };
-        let Some(mut inbound) = stream.inbound.take() else {
-            return;
-        };
-        if let Some((head, content)) = inbound.take_call() {
-            self.call_with_content(turn, index, &head, &content);
-            self.give_oldest_window();
+    fn content_is_over(&mut self, index: usize) {
+        // A request that was not started is started with its content.
+        if let Some(stream) = self.streams.get_mut(index)
+            && !stream.is_ready()
+        {
+            stream.inbound = None;
         }
     }
 
@@ -265,7 +266,14 @@ impl H2 {
             is_called = !inbound.is_for_call();
             inbound.release(turn.context);
         }
-        match stream.exchange.progress {
+        let progress = stream.exchange.progress;
+        if !is_called {
+            self.give_oldest_window(turn);
+        }
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        match progress {
             Progress::Waiting => {
                 if is_called {
                     self.handlers.abort(turn.app, id, Abort::Refused);
@@ -296,10 +304,15 @@ impl H2 {
 
     /// Content was added to what is held for a call. The oldest stream that waits for its content may send all of it. Others may as long as
     /// little is held, so that together they do not hold more than one content of the greatest length.
-    fn give_window_of_call(&mut self, index: usize, bytes: u32) {
+    pub(super) fn give_window_of_call<A: App>(
+        &mut self,
+        turn: &Turn<'_, A>,
+        index: usize,
+        bytes: u32,
+    ) {
         let is_for_call = |stream: &&Stream| {
             let inbound = stream.inbound.as_ref();
-            inbound.is_some_and(|inbound| inbound.is_for_call())
+            inbound.is_some_and(|inbound| inbound.is_collected())
         };
         let held = |stream: &Stream| stream.inbound.as_ref().map_or(0, |it| it.waiting_bytes());
         let is_oldest = !self.streams.iter().take(index).any(|it| is_for_call(&it));
@@ -308,30 +321,52 @@ impl H2 {
             self.give_stream_window(index, bytes);
         } else if let Some(stream) = self.streams.get_mut(index) {
             stream.receive_window.withhold(bytes);
+            let is_closed = !stream.receive_window.is_open();
+            if let Some(inbound) = &mut stream.inbound {
+                inbound.withhold(is_closed, turn.context);
+            }
         }
     }
 
     /// A stream whose content was held is gone: the oldest of those that wait may send.
-    pub(super) fn give_oldest_window(&mut self) {
+    pub(super) fn give_oldest_window<A: App>(&mut self, turn: &Turn<'_, A>) {
         let oldest = self.streams.iter_mut().find(|stream| {
             let inbound = stream.inbound.as_ref();
-            inbound.is_some_and(|inbound| inbound.is_for_call())
+            inbound.is_some_and(|inbound| inbound.is_collected())
         });
         if let Some(stream) = oldest
             && stream.state.takes_content()
             && let Some(increment) = stream.receive_window.give()
         {
             frame::push_window_update(&mut self.frames, stream.id, increment);
+            if let Some(inbound) = &mut stream.inbound {
+                inbound.withhold(false, turn.context);
+            }
         }
+    }
+
+    /// Whether no stream has the larger window of which a connection has one.
+    fn is_nobody_ahead(&self) -> bool {
+        let index = self.ahead_of.and_then(|id| self.index_of(id));
+        let ahead = index.and_then(|index| self.streams.get(index));
+        !ahead.is_some_and(|stream| stream.state.takes_content())
     }
 
     /// Content of a stream is not held any more.
     fn give_stream_window(&mut self, index: usize, bytes: u32) {
+        let is_free = self.is_nobody_ahead();
         let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
         if !stream.state.takes_content() {
             return;
+        }
+        let is_long = stream
+            .owed_bytes
+            .is_none_or(|owed| owed > u64::from(AHEAD_BYTES) / 4);
+        if is_free && is_long {
+            self.ahead_of = Some(stream.id);
+            stream.receive_window.grow(AHEAD_BYTES);
         }
         if let Some(increment) = stream.receive_window.take(bytes) {
             frame::push_window_update(&mut self.frames, stream.id, increment);

@@ -3,12 +3,13 @@
 //! | state | owes | until | then |
 //! | --- | --- | --- | --- |
 //! | link full, or its bytes under way | peer | its pace (`write_timeout_ms`, `response_rate_bytes_per_s_min`) | reset |
-//! | no stream, no part of a frame | peer | `keep_alive_timeout_ms` | GOAWAY, closed |
+//! | no stream, no part of a frame | peer | `keep_alive_timeout_ms` since the last stream, whatever other frames arrive | the first step of leaving |
 //! | preface, part of a frame, part of a header block | peer | `header_timeout_ms`, for content also its time at `body_rate_bytes_per_s_min` | GOAWAY, closed |
 //! | content that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or the stream is reset |
 //! | content of a response, and a window is closed | peer | its pace (`write_timeout_ms`) | the stream is reset |
 //! | an exchange `Waiting`, its handler not waiting for the peer | application | `handler_timeout_ms` | 503, unless the application reports that it has started |
 //! | an exchange `Pushed`, `Pulled`, or `Waiting` and started | application | no limit | |
+//! | a request that waits to be started | this side, or the peer, by the lines above for responses | | |
 //! | draining, GOAWAY not sent or announced | this side | now; [`DRAINING_IDLE_MS`] | the next step of leaving |
 //! | `waits_for_turn` | the reactor | its next pass | |
 
@@ -16,7 +17,7 @@ use wire::h2::{ErrorCode, Violation, frame};
 
 use super::handlers::guarded;
 use super::stream::Stream;
-use super::{Ending, H2, Leaving, Reading};
+use super::{H2, Leaving, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::Progress;
@@ -60,13 +61,15 @@ impl H2 {
         let is_partial = !self.input.is_empty() || !matches!(self.reading, Reading::Frames);
         let (mut request_ms, mut frame_ms) = (u64::MAX, u64::MAX);
         match self.reading {
-            Reading::Closing(_) => {}
-            _ if self.waits_for_turn || link.is_full() => {}
+            Reading::Closing => {}
+            _ if self.waits_for_turn || self.has_many_frames(link) => {}
             _ if is_partial => frame_ms = self.frame_deadline_ms(context),
-            _ if is_idle => {
-                request_ms = Timeouts::end_ms(self.since_ms, timeouts.keep_alive_timeout_ms)
-            }
             _ => {}
+        }
+        // Neither frames that open no stream nor parts of one keep the connection open.
+        let waits_for_request = matches!(self.reading, Reading::Frames | Reading::Block(_));
+        if is_idle && waits_for_request && self.leaving == Leaving::No {
+            request_ms = Timeouts::end_ms(self.idle_since_ms, timeouts.keep_alive_timeout_ms);
         }
         let first = |deadline: Deadline| {
             let deadlines = self.streams.iter();
@@ -101,7 +104,7 @@ impl H2 {
     }
 
     fn leaving_ms(&self, context: &Context) -> u64 {
-        if matches!(self.reading, Reading::Closing(_)) {
+        if matches!(self.reading, Reading::Closing) {
             return u64::MAX;
         }
         match (context.draining_since_ms, self.leaving) {
@@ -117,14 +120,16 @@ impl H2 {
         match self.next(turn.link, turn.context).1 {
             Late::Delivery => match turn.link.check_delivery(turn.context) {
                 Delivery::Stuck => return self.abandon(turn, Abort::Disconnected),
-                Delivery::Complete if self.streams.is_empty() => self.since_ms = turn.now_ms(),
+                Delivery::Complete if self.streams.is_empty() => {
+                    self.idle_since_ms = turn.now_ms();
+                }
                 Delivery::Complete | Delivery::UnderWay => {}
             },
             Late::Leaving => match self.leaving {
                 Leaving::No => self.announce_leaving(turn),
                 Leaving::Announced { .. } | Leaving::Final { .. } => self.say_last(turn),
             },
-            Late::Request => self.end_idle(turn),
+            Late::Request => self.announce_leaving(turn),
             Late::Frame => self.fail(
                 turn,
                 Violation::of_connection(ErrorCode::NO_ERROR, "a frame took too long"),
@@ -134,12 +139,6 @@ impl H2 {
             Late::Window => self.end_blocked_streams(turn),
         }
         self.settle(turn)
-    }
-
-    /// No request arrived in time.
-    fn end_idle<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        self.say_last(turn);
-        self.reading = Reading::Closing(Ending::Read);
     }
 
     fn end_late_content<A: App>(&mut self, turn: &mut Turn<'_, A>) {

@@ -5,7 +5,7 @@ use wire::h2::{
     ErrorCode, FRAME_BYTES_MAX, Frame, PREFACE, Parsed, Scope, Violation, frame, settings,
 };
 
-use super::{Block, Ending, H2, Reading};
+use super::{Block, H2, Reading};
 use crate::app::App;
 use crate::link::Turn;
 
@@ -58,10 +58,7 @@ impl H2 {
         let mut rest = data;
         while !rest.is_empty() && !self.waits_for_turn {
             let used = match self.reading {
-                Reading::Closing(_) => {
-                    self.reading = Reading::Closing(Ending::Unread);
-                    rest.len()
-                }
+                Reading::Closing => rest.len(),
                 Reading::Preface => self.preface(turn, rest),
                 Reading::Settings | Reading::Frames | Reading::Block(_) => {
                     self.next_frame(turn, rest)
@@ -213,6 +210,7 @@ impl H2 {
             }
             Frame::SettingsAck => {
                 self.decoder.settings_acknowledged();
+                self.settings_are_acknowledged = true;
                 self.count_idle(turn)?;
             }
             Frame::Priority { .. } | Frame::Unknown { .. } => self.count_idle(turn)?,

@@ -6,8 +6,9 @@ use net::memory::NoMemory;
 use wire::h2::{ErrorCode, HEADER_BYTES, frame};
 
 use super::handlers::{Handlers, guarded};
+use super::start::Started;
 use super::stream::{End, Stream};
-use super::{Ending, H2, Reading};
+use super::{H2, Reading};
 use crate::app::{Abort, App, Pulled};
 use crate::exchange::Progress;
 use crate::link::{Broken, Fate, Turn};
@@ -58,6 +59,8 @@ impl H2 {
 
     fn settle_streams<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         let mut budget = TURN_BYTES;
+        // First, so that what they write has its turn among the streams.
+        let mut started = self.start_ready(turn);
         loop {
             let has_more = self.emit(turn);
             let written = turn.context.responder.out.len();
@@ -65,16 +68,23 @@ impl H2 {
                 return self.abandon(turn, Abort::Disconnected);
             }
             if turn.link.is_full() {
-                return Fate::Open;
+                return self.fate(turn);
             }
             budget = budget.saturating_sub(written);
             self.notify_writers(turn);
             let was_pulled = self.pull(turn, &mut budget);
-            if !has_more && !was_pulled && self.frames.is_empty() {
+            if started != Started::TurnUsed && budget > 0 {
+                started = self.start_ready(turn);
+            }
+            let has_more = has_more || was_pulled || started != Started::Nothing;
+            if !has_more && self.frames.is_empty() {
                 return self.fate(turn);
             }
             let context = &mut *turn.context;
-            if budget == 0 || context.share.is_used_by_request(&mut context.clock) {
+            if budget == 0
+                || started == Started::TurnUsed
+                || context.share.is_used_by_request(&mut context.clock)
+            {
                 return Fate::Again;
             }
         }
@@ -105,10 +115,7 @@ impl H2 {
     pub(super) fn emit<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
         self.out(turn);
         if turn.link.is_full() {
-            // The time of the connection runs now, not that of its streams.
-            self.streams
-                .iter_mut()
-                .for_each(|stream| stream.pace = None);
+            self.update_paces(turn);
             return false;
         }
         let mut idle = 0;
@@ -284,12 +291,12 @@ impl H2 {
         Step::Sent
     }
 
-    /// The time of a peer that keeps its windows closed runs.
+    /// The time of a peer that keeps windows closed runs, also while its socket is full.
     fn update_paces<A: App>(&mut self, turn: &Turn<'_, A>) {
         let (timeouts, now_ms) = (&turn.context.timeouts, turn.now_ms());
+        let window = self.send_window;
         for stream in &mut self.streams {
-            let is_blocked = stream.has_unsent();
-            stream.update_pace(is_blocked, timeouts, now_ms);
+            stream.update_pace(window, timeouts, now_ms);
         }
     }
 
@@ -317,11 +324,24 @@ impl H2 {
     /// A closed window does not prevent that: the end needs none, and one part waits for the window, which has a deadline.
     fn pull<A: App>(&mut self, turn: &mut Turn<'_, A>, budget: &mut usize) -> bool {
         let mut was_pulled = false;
-        for stream in &mut self.streams {
+        let count = self.streams.len();
+        let first = self.pull_of;
+        for index in (first..count).chain(0..first.min(count)) {
+            let Some(stream) = self.streams.get_mut(index) else {
+                continue;
+            };
             let is_next = stream.exchange.progress == Progress::Pulled && !stream.has_unsent();
-            if is_next && *budget > 0 {
-                was_pulled = true;
-                pull_from(stream, turn, &mut self.handlers, budget);
+            if !is_next {
+                continue;
+            }
+            was_pulled = true;
+            pull_from(stream, turn, &mut self.handlers, budget);
+            let context = &mut *turn.context;
+            if *budget == 0 || context.share.is_used_by_request(&mut context.clock) {
+                // The next one is first in the next turn.
+                *budget = 0;
+                self.pull_of = index + 1;
+                break;
             }
         }
         was_pulled
@@ -329,21 +349,17 @@ impl H2 {
 
     /// The fate of a connection that can do no more now.
     fn fate<A: App>(&mut self, turn: &Turn<'_, A>) -> Fate {
-        if turn.link.is_full() {
-            return Fate::Open;
-        }
         if self.waits_for_turn {
             return Fate::Again;
         }
+        if turn.link.is_full() {
+            return Fate::Open;
+        }
         match self.reading {
-            Reading::Closing(Ending::Read) if self.streams.is_empty() => {
-                Fate::End { has_unread: false }
-            }
-            Reading::Closing(Ending::Unread) if self.streams.is_empty() => {
-                Fate::End { has_unread: true }
-            }
+            Reading::Closing if self.streams.is_empty() => Fate::End { has_unread: true },
             Reading::Frames if self.streams.is_empty() && self.leaving.is_final() => {
-                Fate::End { has_unread: false }
+                // A request may be under way to meet the last GOAWAY, and must not destroy it.
+                Fate::End { has_unread: true }
             }
             _ => Fate::Open,
         }
@@ -356,8 +372,8 @@ impl H2 {
         }
         if self.streams.is_empty() {
             // The time for the next request starts.
-            self.since_ms = turn.now_ms();
-            self.turn_of = 0;
+            self.idle_since_ms = turn.now_ms();
+            (self.turn_of, self.pull_of) = (0, 0);
             if self.streams.capacity() > 4 {
                 self.streams = Vec::new();
             }

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use net::memory::is_short;
 use wire::h2::{
-    BlockError, BlockLimits, ErrorCode, FRAME_BYTES_MAX, Frame, Parsed, ReceiveWindow, SendWindow,
-    State, Violation, frame,
+    BlockError, BlockLimits, ErrorCode, FRAME_BYTES_MAX, Frame, Parsed, SendWindow, State,
+    Violation, frame,
 };
 use wire::{BodyLength, RequestHead};
 
@@ -32,11 +32,11 @@ const TARGET_TOO_LONG: &str = "The request target is longer than this server acc
 
 /// A stream that is opened, before it has a record.
 #[derive(Clone, Copy)]
-struct New {
-    stream: u32,
-    /// The request has no content.
-    is_last: bool,
-    send_window: SendWindow,
+pub(super) struct New {
+    pub(super) stream: u32,
+    /// The request has no content that is still to arrive.
+    pub(super) is_last: bool,
+    pub(super) send_window: SendWindow,
 }
 
 /// What is known of a request that is refused.
@@ -175,7 +175,7 @@ impl H2 {
             return Ok(0);
         }
         match head.body_length {
-            BodyLength::None if new.is_last => {
+            BodyLength::None if new.is_last && self.may_start(turn) => {
                 self.call(turn, new, &head, Content::Whole(b""));
                 Ok(0)
             }
@@ -185,6 +185,10 @@ impl H2 {
             )),
             BodyLength::Known(length) if length > turn.context.limits.body_bytes_max => {
                 self.refuse(turn, new, Known::Head(&head), (413, CONTENT_TOO_LONG));
+                Ok(0)
+            }
+            _ if !self.may_start(turn) => {
+                self.defer(turn, new, &head);
                 Ok(0)
             }
             _ => match H2::whole_content(new.stream, &head, after, &turn.context.limits) {
@@ -260,6 +264,7 @@ impl H2 {
         self.send_window.use_up(frames.framed_bytes);
         let is_over = outcome == Ok(Outcome::Responded) && frames.has_ended;
         if is_over && new.is_last && context.responder.is_usual {
+            self.idle_since_ms = context.clock.now_ms();
             if context.log.is_some() {
                 let sent = (context.responder.status, context.responder.content_bytes);
                 let record = record(turn, Some(head), sent);
@@ -272,7 +277,7 @@ impl H2 {
 
     /// The application's result, or an error if it has panicked.
     #[inline]
-    fn call_application<A: App>(
+    pub(super) fn call_application<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         new: New,
@@ -316,7 +321,7 @@ impl H2 {
     }
 
     /// Handles every outcome except a response that is complete at once: the stream gets a record.
-    fn called<A: App>(
+    pub(super) fn called<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         new: New,
@@ -365,21 +370,14 @@ impl H2 {
             self.handlers.abort(turn.app, id, Abort::Refused);
             exchange.cut();
         }
-        let windows = (
-            send_window,
-            ReceiveWindow::new(turn.context.limits.h2_window_bytes()),
-        );
+        let windows = (send_window, self.new_receive_window(turn));
         let state = State::opened(new.is_last);
         let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
         if content == Content::Later {
             let is_call = matches!(taker, Taker::Call(_));
             let owes_continue = head.expects_continue && !is_call;
             stream.inbound = Some(Box::new(Inbound::new(taker, owes_continue, turn.context)));
-            stream.owed_bytes = match head.body_length {
-                BodyLength::Known(length) => Some(length),
-                BodyLength::None => Some(0),
-                BodyLength::Chunked => None,
-            };
+            stream.owed_bytes = owed_bytes(head);
             if head.expects_continue && is_call {
                 self.push_continue(new.stream);
             }
@@ -435,10 +433,7 @@ impl H2 {
             record: record(turn, head, (0, 0)),
             ..Exchange::new(id, turn.now_ms())
         };
-        let windows = (
-            new.send_window,
-            ReceiveWindow::new(turn.context.limits.h2_window_bytes()),
-        );
+        let windows = (new.send_window, self.new_receive_window(turn));
         let state = State::opened(new.is_last);
         let encoding = Encoding::new(is_head);
         let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
@@ -449,37 +444,6 @@ impl H2 {
         self.streams.push(stream);
         let response = Response::error(status, reason);
         self.respond(turn, self.streams.len() - 1, Command::Respond(response));
-    }
-
-    /// Calls the application with the content that it waited for.
-    pub(super) fn call_with_content<A: App>(
-        &mut self,
-        turn: &mut Turn<'_, A>,
-        index: usize,
-        head: &OwnedHead,
-        content: &[u8],
-    ) {
-        if index >= self.streams.len() {
-            return;
-        }
-        let stream = self.streams.remove(index);
-        let new = New {
-            stream: stream.id,
-            is_last: true,
-            send_window: stream.send_window,
-        };
-        let Some(read) = head.read() else { return };
-        let head = read.parsed();
-        let id = stream.exchange.id;
-        let outcome = self.call_application(turn, new, (head, Content::Whole(content)), id);
-        self.send_window
-            .use_up(turn.context.responder.frames.framed_bytes);
-        self.called(turn, new, (head, Content::Whole(content)), id, outcome);
-        // Streams that were opened later come after it.
-        if let Some(called) = self.streams.pop() {
-            let place = self.streams.partition_point(|it| it.id < called.id);
-            self.streams.insert(place, called);
-        }
     }
 
     /// The trailer section of a request: it ends the content, and its fields are dropped.
@@ -552,7 +516,7 @@ fn block_limits(context: &Context) -> BlockLimits {
 }
 
 /// A line for the access log, if there is one.
-fn record<A: App>(
+pub(super) fn record<A: App>(
     turn: &Turn<'_, A>,
     head: Option<&RequestHead<'_>>,
     (status, content_bytes): (u16, u64),
@@ -561,4 +525,13 @@ fn record<A: App>(
     let mut record = LogRecord::new(turn.link.client, head.map(Head::of), turn.now_ms());
     (record.status, record.content_bytes) = (status, content_bytes);
     Some(Box::new(record))
+}
+
+/// The announced length of the content; `None` if it ends with its stream.
+pub(super) fn owed_bytes(head: &RequestHead<'_>) -> Option<u64> {
+    match head.body_length {
+        BodyLength::Known(length) => Some(length),
+        BodyLength::None => Some(0),
+        BodyLength::Chunked => None,
+    }
 }

@@ -108,6 +108,16 @@ impl Stream {
         self.sent_bytes < self.chunk.len() || !self.exchange.out.is_empty()
     }
 
+    /// How much content waits in memory.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.chunk.len() - self.sent_bytes + self.exchange.out.waiting_bytes()
+    }
+
+    /// Whether its request waits to be started.
+    pub(super) fn is_ready(&self) -> bool {
+        self.inbound.as_ref().is_some_and(|it| it.is_ready())
+    }
+
     /// What follows the content that is written. Only if nothing of it is unsent.
     pub(super) fn end(&self) -> End {
         match self.exchange.progress {
@@ -132,11 +142,17 @@ impl Stream {
         });
     }
 
-    /// Runs or stops the peer's time, after as much was sent as the windows allow.
-    pub(super) fn update_pace(&mut self, is_blocked: bool, timeouts: &Timeouts, now_ms: u64) {
+    /// Runs the peer's time while a window is closed, and stops it while content could be sent.
+    pub(super) fn update_pace(&mut self, window: SendWindow, timeouts: &Timeouts, now_ms: u64) {
+        let is_blocked = window.available() == 0 || self.send_window.available() == 0;
+        if !self.has_unsent() {
+            self.pace = None;
+            return;
+        }
         match (is_blocked, &mut self.pace) {
-            (false, _) => self.pace = None,
-            (true, Some(_)) => {}
+            (false, None) => {}
+            (false, Some(pace)) => pace.pause(now_ms),
+            (true, Some(pace)) => pace.run(now_ms),
             (true, None) => {
                 if let Some(rule) = timeouts.response_rule() {
                     let mut pace = Pace::new(rule.pause_ms_max);

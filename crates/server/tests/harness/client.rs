@@ -99,6 +99,14 @@ impl Client {
         }
     }
 
+    /// Reads and takes at most so many bytes.
+    pub(crate) fn take_some(&mut self, bytes_max: usize) -> Vec<u8> {
+        let mut buffer = vec![0; bytes_max];
+        let count = rustix::io::read(&self.socket, &mut buffer).unwrap_or(0);
+        buffer.truncate(count);
+        buffer
+    }
+
     /// Whether the server has ended the connection.
     pub(crate) fn is_ended(&mut self) -> bool {
         self.receive();

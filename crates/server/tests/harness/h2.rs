@@ -269,6 +269,16 @@ impl H2Client {
                 assert!(is_right, "{:?}", tls.end);
             }
         }
+        self.read_frames();
+    }
+
+    /// Reads at most so many bytes of what has arrived, without TLS.
+    pub(crate) fn receive_some(&mut self, bytes_max: usize) {
+        self.received.extend(self.client.take_some(bytes_max));
+        self.read_frames();
+    }
+
+    fn read_frames(&mut self) {
         let received = std::mem::take(&mut self.received);
         let mut rest = received.as_slice();
         while let Ok(Parsed::Frame(frame, used)) = wire::h2::parse(rest, FRAME_BYTES_MAX) {

@@ -7,6 +7,7 @@
 
 mod app;
 mod client;
+pub(crate) mod connected;
 pub(crate) mod h2;
 pub(crate) mod tls;
 

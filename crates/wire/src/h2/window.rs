@@ -65,6 +65,15 @@ impl ReceiveWindow {
         }
     }
 
+    /// A window of `size` bytes of which `available` may be sent at first.
+    pub fn granted(size: u32, available: u32) -> ReceiveWindow {
+        ReceiveWindow {
+            available,
+            taken: 0,
+            size,
+        }
+    }
+
     /// The peer sent `bytes`. Returns false if it was not allowed to: FLOW_CONTROL_ERROR.
     #[inline]
     #[must_use]
@@ -76,6 +85,12 @@ impl ReceiveWindow {
             }
             None => false,
         }
+    }
+
+    /// The window becomes `size` bytes, if that is more. What it grows by is given with what is taken next.
+    pub fn grow(&mut self, size: u32) {
+        self.taken = self.taken.saturating_add(size.saturating_sub(self.size));
+        self.size = self.size.max(size);
     }
 
     /// Whether the peer may send anything.

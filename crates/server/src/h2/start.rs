@@ -1,0 +1,179 @@
+//! When a request is started, and what happens to one that has to wait.
+//!
+//! A request is decoded when it arrives, because what follows it may open windows. It is started at once, unless the socket is full, an
+//! earlier request waits, too many files are open, or responses wait: `pipelined_exchanges_max` complete ones that together have
+//! `send_buffer_bytes_max`. Fewer do not stop it, because a client that reads one of them slowly has to get others meanwhile. Neither do
+//! responses that are streamed, as their applications wait. Until it is started it has its head ([`Taker::Start`]), and its content up to the
+//! window of its stream.
+
+use wire::RequestHead;
+use wire::h2::{ReceiveWindow, State};
+
+use super::H2;
+use super::request::{New, owed_bytes, record};
+use super::stream::{Encoding, Stream};
+use crate::app::head::{Head, OwnedHead};
+use crate::app::{App, Content};
+use crate::exchange::Exchange;
+use crate::exchange::content::{Inbound, Taker};
+use crate::id::ExchangeId;
+use crate::link::Turn;
+
+/// What was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Started {
+    Nothing,
+    Some,
+    /// The connection has used its turn.
+    TurnUsed,
+}
+
+impl H2 {
+    /// Whether a request that has just arrived may be started.
+    #[inline]
+    pub(super) fn may_start<A: App>(&self, turn: &Turn<'_, A>) -> bool {
+        !turn.link.is_full()
+            && (self.streams.is_empty()
+                || self.has_room(turn) && !self.streams.iter().any(Stream::is_ready))
+    }
+
+    /// Whether the responses that the connection holds allow another one.
+    fn has_room<A: App>(&self, turn: &Turn<'_, A>) -> bool {
+        let limits = &turn.context.limits;
+        let bytes_max = limits.send_buffer_bytes_max;
+        let (mut bytes, mut count, mut files) = (0, 0, 0);
+        for stream in &self.streams {
+            let unsent = stream.unsent_bytes() as u64;
+            if unsent > 0 && stream.exchange.is_ended() {
+                bytes += unsent;
+                count += 1;
+            }
+            files += u64::from(stream.exchange.out.has_file());
+        }
+        let is_little = bytes < bytes_max || count < limits.pipelined_exchanges_max;
+        let is_written = turn.context.responder.out.len() as u64 >= bytes_max;
+        is_little && !is_written && files < turn.context.files_max
+    }
+
+    /// Keeps a request until it may be started.
+    #[cold]
+    pub(super) fn defer<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: &RequestHead<'_>,
+    ) {
+        let id = ExchangeId {
+            connection: turn.link.id.key,
+            sequence: turn.context.next_sequence(),
+        };
+        let exchange = Exchange {
+            record: record(turn, Some(head), (0, 0)),
+            ..Exchange::new(id, turn.now_ms())
+        };
+        let windows = (new.send_window, self.new_receive_window(turn));
+        let state = State::opened(new.is_last);
+        let encoding = Encoding::new(head.method == wire::Method::Head);
+        let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
+        let taker = Taker::Start(OwnedHead::of(Head::of(head)));
+        let mut inbound = Inbound::new(taker, false, turn.context);
+        inbound.is_complete = new.is_last;
+        stream.inbound = Some(Box::new(inbound));
+        stream.owed_bytes = owed_bytes(head);
+        self.streams.push(stream);
+    }
+
+    /// Starts requests that wait, in the order of their streams, as long as there is room for their responses.
+    pub(super) fn start_ready<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Started {
+        let mut started = Started::Nothing;
+        while !turn.link.is_full()
+            && let Some(index) = self.streams.iter().position(Stream::is_ready)
+            && self.has_room(turn)
+        {
+            self.start(turn, index);
+            started = Started::Some;
+            let context = &mut *turn.context;
+            if context.share.is_used_by_request(&mut context.clock) {
+                return Started::TurnUsed;
+            }
+        }
+        started
+    }
+
+    /// Calls the application for a request that waited.
+    fn start<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        let mut stream = self.streams.remove(index);
+        let Some(mut inbound) = stream.inbound.take() else {
+            return;
+        };
+        let was_collected = inbound.is_collected();
+        let (total_bytes, is_complete) = (inbound.total_bytes(), inbound.is_complete);
+        let Some((head, held)) = inbound.take_call() else {
+            return;
+        };
+        let Some(read) = head.read() else { return };
+        let head = read.parsed();
+        let new = New {
+            stream: stream.id,
+            is_last: is_complete,
+            send_window: stream.send_window,
+        };
+        let content = match is_complete {
+            true => Content::Whole(&held),
+            false => Content::Later,
+        };
+        let id = stream.exchange.id;
+        let outcome = self.call_application(turn, new, (head, content), id);
+        self.send_window
+            .use_up(turn.context.responder.frames.framed_bytes);
+        self.called(turn, new, (head, content), id, outcome);
+        let Some(mut called) = self.streams.pop() else {
+            return;
+        };
+        let is_later = !is_complete;
+        if is_later {
+            called.receive_window = stream.receive_window;
+            called.owed_bytes = stream.owed_bytes;
+        }
+        // Streams that were opened later come after it.
+        let place = self.streams.partition_point(|it| it.id < called.id);
+        self.streams.insert(place, called);
+        if is_later {
+            self.continue_content(turn, place, held, total_bytes);
+        }
+        if was_collected {
+            self.give_oldest_window(turn);
+        }
+    }
+
+    /// Passes on the content that had arrived when the request was started.
+    fn continue_content<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+        held: Vec<u8>,
+        total_bytes: u64,
+    ) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let Some(inbound) = &mut stream.inbound else {
+            return;
+        };
+        let bytes = held.len() as u32;
+        inbound.continue_from(held, total_bytes, turn.context);
+        if inbound.is_collected() {
+            self.give_window_of_call(turn, index, bytes);
+        }
+    }
+
+    /// The window of a stream that is opened. Until the client has acknowledged this side's settings, it may send as much as the protocol's
+    /// default allows (RFC 9113 section 6.9.3).
+    pub(super) fn new_receive_window<A: App>(&self, turn: &Turn<'_, A>) -> ReceiveWindow {
+        let size = turn.context.limits.h2_window_bytes();
+        match self.settings_are_acknowledged {
+            true => ReceiveWindow::new(size),
+            false => ReceiveWindow::granted(size, size.max(wire::h2::settings::WINDOW_BYTES)),
+        }
+    }
+}
