@@ -187,8 +187,12 @@ impl Connection {
         if matches!(self.phase, Phase::Handshake(_)) {
             if let Received::End | Received::Broken(_) = received {
                 self.leave_handshake(context);
-                // An alert may have been sent, which unread input must not destroy.
-                return self.end(context, false);
+                let has_failed = match &received {
+                    Received::Broken(error) => self.note_failure(context, error),
+                    _ => false,
+                };
+                // An alert may have been sent, which input that is still under way must not destroy.
+                return self.end(context, has_failed);
             }
             if self.link.is_handshaking() {
                 return Fate::Open;

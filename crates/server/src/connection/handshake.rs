@@ -5,6 +5,8 @@
 //! | without a place | its peer's first byte, or a place | `tls_handshake_timeout_ms` after the connection's start |
 //! | with a place | its turn (`reactor/handshakes.rs`), or its peer | the same; if others wait for a place, 2 s without a byte of its peer |
 
+use std::io;
+
 use super::{Connection, Phase};
 use crate::app::App;
 use crate::context::refusal::EXPECTS_NO_TLS;
@@ -122,6 +124,16 @@ impl Connection {
             let since_ms = context.clock.now_ms();
             self.phase = Phase::preface(since_ms);
         }
+    }
+
+    /// Counts a failed handshake for the log. Returns whether it failed because of what the peer sent, and not because it is gone.
+    pub(super) fn note_failure(&mut self, context: &mut Context, error: &io::Error) -> bool {
+        let has_failed = error.kind() == io::ErrorKind::InvalidData;
+        if has_failed {
+            let client = &self.link.client;
+            context.refusals.add_handshake(client, error);
+        }
+        has_failed
     }
 
     /// Refuses a peer that does not use TLS although it has to, or the other way round.

@@ -1,6 +1,8 @@
 //! Reports of requests that the server refused because of a limit or because they were malformed, and of those whose upgrade it ignored.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
+
+use net::Peer;
 
 use crate::limits::Limits;
 
@@ -29,6 +31,11 @@ const UPGRADE: u16 = 101;
 /// Stands for HTTP/2 connections that were ended because of an error of their clients.
 const HTTP2: u16 = 2;
 
+/// Stands for TLS handshakes that failed.
+const HANDSHAKE: u16 = 3;
+/// Maximum characters of a reason that is not ours.
+const REASON_CHARACTERS_MAX: usize = 200;
+
 /// Refusals with one status since the last report.
 struct Refusal {
     status: u16,
@@ -43,6 +50,7 @@ pub(crate) struct Refusals {
     since: Vec<Refusal>,
     reported_ms: Option<u64>,
     tls_reported_ms: Option<u64>,
+    handshake_reported_ms: Option<u64>,
 }
 
 impl Refusals {
@@ -72,6 +80,18 @@ impl Refusals {
     #[cold]
     pub(crate) fn add_h2(&mut self, reason: &str) {
         self.count(HTTP2, reason);
+    }
+
+    /// Counts a TLS handshake that failed, except because the client has left.
+    #[cold]
+    pub(crate) fn add_handshake(&mut self, client: &Peer, error: &dyn Display) {
+        let characters = error.to_string();
+        let reason: String = characters
+            .chars()
+            .map(|it| if it.is_control() { ' ' } else { it })
+            .take(REASON_CHARACTERS_MAX)
+            .collect();
+        self.count(HANDSHAKE, &format!("{}: {reason}", address(client)));
     }
 
     fn count(&mut self, status: u16, reason: &str) {
@@ -109,6 +129,7 @@ impl Refusals {
         };
         match status {
             TLS => left_ms(self.tls_reported_ms, TLS_PAUSE_MS),
+            HANDSHAKE => left_ms(self.handshake_reported_ms, TLS_PAUSE_MS),
             _ => left_ms(self.reported_ms, PAUSE_MS),
         }
     }
@@ -116,14 +137,30 @@ impl Refusals {
     /// Takes the lines that are to be reported now.
     #[cold]
     pub(crate) fn take(&mut self, now_ms: u64, limits: &Limits) -> Vec<String> {
-        let is_tls_due = self.pause_ms(TLS, now_ms) == 0;
-        let is_due = |refusal: &mut Refusal| refusal.status != TLS || is_tls_due;
+        let are_due = [TLS, HANDSHAKE].map(|status| self.pause_ms(status, now_ms) == 0);
+        let is_due = |refusal: &mut Refusal| match refusal.status {
+            TLS => are_due[0],
+            HANDSHAKE => are_due[1],
+            _ => true,
+        };
         let taken: Vec<Refusal> = self.since.extract_if(.., is_due).collect();
-        if taken.iter().any(|refusal| refusal.status == TLS) {
-            self.tls_reported_ms = Some(now_ms);
+        for refusal in &taken {
+            match refusal.status {
+                TLS => self.tls_reported_ms = Some(now_ms),
+                HANDSHAKE => self.handshake_reported_ms = Some(now_ms),
+                _ => {}
+            }
         }
         self.reported_ms = Some(now_ms);
         taken.iter().map(|refusal| refusal.line(limits)).collect()
+    }
+}
+
+/// The client's address, without its port.
+fn address(client: &Peer) -> String {
+    match client {
+        Peer::Internet(address) => address.ip().to_string(),
+        Peer::Unix(_) | Peer::Local => "a local client".to_owned(),
     }
 }
 
@@ -139,6 +176,13 @@ impl Refusal {
             return format!(
                 "refused {count} connection{plural} with TLS on a port without it (see --certificate)"
             );
+        }
+        if status == HANDSHAKE {
+            let reason = &self.reason;
+            return match count {
+                1 => format!("1 TLS handshake failed: {reason}"),
+                _ => format!("{count} TLS handshakes failed, the last: {reason}"),
+            };
         }
         if status == UPGRADE {
             return format!(
@@ -256,6 +300,25 @@ mod tests {
         assert_eq!(refusals.take(PAUSE_MS, &limits), [line]);
         assert_eq!(refusals.wait_ms(PAUSE_MS), Some(TLS_PAUSE_MS - PAUSE_MS));
         let line = "refused 2 connections with TLS on a port without it (see --certificate)";
+        assert_eq!(refusals.take(TLS_PAUSE_MS, &limits), [line]);
+        assert_eq!(refusals.wait_ms(TLS_PAUSE_MS), None);
+    }
+
+    #[test]
+    fn failed_handshakes_are_one_line_per_minute() {
+        let limits = Limits::default();
+        let mut refusals = Refusals::default();
+        let client = Peer::Internet(([203, 0, 113, 7], 50_000).into());
+        refusals.add_handshake(&client, &"no certificate");
+        let line = "1 TLS handshake failed: 203.0.113.7: no certificate";
+        assert_eq!(refusals.take(0, &limits), [line]);
+        refusals.add_handshake(&client, &"a");
+        refusals.add_handshake(&Peer::Local, &"b\r\n".repeat(1000));
+        assert_eq!(refusals.wait_ms(1000), Some(TLS_PAUSE_MS - 1000));
+        let line = format!(
+            "2 TLS handshakes failed, the last: a local client: {}b ",
+            "b  ".repeat(66)
+        );
         assert_eq!(refusals.take(TLS_PAUSE_MS, &limits), [line]);
         assert_eq!(refusals.wait_ms(TLS_PAUSE_MS), None);
     }

@@ -1,0 +1,35 @@
+"""TLS handshakes that fail: what their clients see, and the log."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+import pytest
+
+from support.server import Start
+from tls.authority import Authority, Files
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_client_without_its_certificate_gets_an_alert_and_a_line_in_the_log(
+    start: Start, files: Files, authority: Authority, client: ssl.SSLContext
+) -> None:
+    ca = authority.write(files.key.parent / "ca.pem")
+    required = ("--client-ca", str(ca), "--client-certificate", "required")
+    server = start("basic.py", *files.options, *required)
+    address = server.address
+    assert isinstance(address, tuple)
+    for _ in range(5):
+        with (
+            socket.create_connection(address, timeout=20) as plain,
+            client.wrap_socket(plain, server_hostname="localhost") as secure,
+            pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED") as caught,
+        ):
+            # TLS 1.3: the client has finished before the server refuses it, and goes on sending.
+            for _ in range(200):
+                secure.sendall(b"x" * 1000)
+            secure.recv(1)
+        assert not isinstance(caught.value, ssl.SSLEOFError)
+    server.wait_line(r"1 TLS handshake failed: 127\.0\.0\.1: peer sent no certificates")
