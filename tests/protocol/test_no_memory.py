@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import resource
 from collections import Counter
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import pytest
 
 from support.client import Connection
+from support.memory import limit_memory
 from support.server import Server, Start
 from support.waiting import wait_until
 
@@ -28,7 +27,7 @@ APPLICATION = {
 }
 LATER = ("native", "asgi")
 """These have coroutines too."""
-LINE = "of a request or its response, which got 503 or was truncated"
+LINE = "of a connection, a request or its response, which was closed, got 503 or was truncated"
 BACKTRACE = pytest.mark.parametrize("backtrace", ["0", "1"])
 
 
@@ -41,10 +40,7 @@ def start_poor(
     with server.connect() as client:
         assert client.get("/hello").content == b"hello"
     (worker,) = server.workers()
-    status = Path(f"/proc/{worker}/status").read_text()
-    (size,) = re.findall(r"VmSize:\s+(\d+) kB", status)
-    most = int(size) * 1024 + left_bytes
-    resource.prlimit(worker, resource.RLIMIT_AS, (most, most))
+    limit_memory(worker, left_bytes)
     return server, worker
 
 

@@ -4,8 +4,10 @@
 //! only that peer. Allocations fail only because of a limit of the process (RLIMIT_AS, RLIMIT_DATA) or of the system (`vm.overcommit_memory
 //! = 2`). At the memory limit of a container, the kernel kills the process instead.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::hint::black_box;
+use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,6 +37,27 @@ impl fmt::Display for NoMemory {
 
 impl std::error::Error for NoMemory {}
 
+impl From<NoMemory> for io::Error {
+    fn from(lack: NoMemory) -> io::Error {
+        io::Error::new(io::ErrorKind::OutOfMemory, lack)
+    }
+}
+
+impl NoMemory {
+    /// The shortage that an error of a transport reports, if it does.
+    pub fn of(error: &io::Error) -> Option<NoMemory> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+}
+
+/// How much a buffer that has to grow gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Growth {
+    /// More than it needs, because it is likely to grow again.
+    Ample,
+    Exact,
+}
+
 /// Reserves capacity for `more` bytes.
 ///
 /// # Errors
@@ -43,21 +66,56 @@ impl std::error::Error for NoMemory {}
 pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
     match more <= buffer.capacity() - buffer.len() {
         true => Ok(()),
-        false => grow(buffer, more),
+        false => grow(buffer, more, Growth::Ample),
     }
 }
 
-fn grow(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
+/// As [`reserve`], for a buffer that is to hold no more memory than it needs.
+///
+/// # Errors
+/// As [`reserve`].
+pub fn reserve_exact(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
+    match more <= buffer.capacity() - buffer.len() {
+        true => Ok(()),
+        false => grow(buffer, more, Growth::Exact),
+    }
+}
+
+/// Reserves a place in a queue whose length peers decide.
+///
+/// # Errors
+/// If there is no memory for it; the queue is unchanged.
+pub fn reserve_place<T>(queue: &mut VecDeque<T>) -> Result<(), NoMemory> {
+    if queue.len() < queue.capacity() {
+        return Ok(());
+    }
+    // Growth doubles the queue, and its entries are copied.
+    let bytes = queue.capacity().saturating_mul(2 * size_of::<T>());
+    let is_there = !is_short(bytes.saturating_add(SMALL_SPARE_BYTES));
+    match is_there && queue.try_reserve(1).is_ok() {
+        true => Ok(()),
+        false => Err(NoMemory(bytes)),
+    }
+}
+
+fn grow(buffer: &mut Vec<u8>, more: usize, growth: Growth) -> Result<(), NoMemory> {
     let is_large = more >= LARGE_BYTES_MIN || buffer.len() >= LARGE_BYTES_MIN;
     let (is_limited, spare_bytes) = match is_large {
         true => (notice_limit(), SPARE_BYTES),
         false => (IS_LIMITED.load(Ordering::Relaxed), SMALL_SPARE_BYTES),
     };
     if !is_limited {
-        return buffer.try_reserve(more).map_err(|_| NoMemory(more));
+        let reserved = match growth {
+            Growth::Ample => buffer.try_reserve(more),
+            Growth::Exact => buffer.try_reserve_exact(more),
+        };
+        return reserved.map_err(|_| NoMemory(more));
     }
     // Doubling a large buffer would fail although there is enough memory.
-    let step = more.max(buffer.len().min(STEP_BYTES_MAX));
+    let step = match growth {
+        Growth::Ample => more.max(buffer.len().min(STEP_BYTES_MAX)),
+        Growth::Exact => more,
+    };
     for bytes in [step, more] {
         if can_have(bytes.saturating_add(spare_bytes)) && buffer.try_reserve_exact(bytes).is_ok() {
             return Ok(());
@@ -137,6 +195,34 @@ mod tests {
         assert_eq!(reserve(&mut buffer, much), Err(NoMemory(much)));
         assert_eq!(buffer, b"abc");
         assert!(!can_have(much));
+    }
+
+    #[test]
+    fn an_exact_buffer_holds_what_it_needs() {
+        let mut buffer = vec![0; 100];
+        assert_eq!(reserve_exact(&mut buffer, 5000), Ok(()));
+        assert_eq!(buffer.capacity(), 5100);
+        let much = isize::MAX as usize - 100;
+        assert_eq!(reserve_exact(&mut buffer, much), Err(NoMemory(much)));
+        assert_eq!(buffer.len(), 100);
+    }
+
+    #[test]
+    fn an_error_of_a_transport_tells_how_much_was_missing() {
+        let error = io::Error::from(NoMemory(7));
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        assert_eq!(NoMemory::of(&error), Some(NoMemory(7)));
+        assert_eq!(NoMemory::of(&io::ErrorKind::OutOfMemory.into()), None);
+    }
+
+    #[test]
+    fn a_queue_grows_by_places() {
+        let mut queue = VecDeque::new();
+        for id in 0..1000 {
+            assert_eq!(reserve_place(&mut queue), Ok(()));
+            assert!(queue.capacity() > queue.len());
+            queue.push_back(id);
+        }
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub(crate) use self::shared::Room;
 pub use self::tickets::TicketSecret;
 
 /// Maximum bytes that a session holds: an incomplete message, content that its reader has no room for, records that wait for the socket, and
-/// what rustls needs.
-pub const SESSION_BYTES_MAX: u64 = 224 * 1024;
+/// what rustls needs. In a handshake that is most: the messages of both sides, and a client's chain of certificates.
+pub const SESSION_BYTES_MAX: u64 = 416 * 1024;
 
 const HAS_BUFFERED: u8 = 1;
 const OWES: u8 = 2;

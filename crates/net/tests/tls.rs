@@ -200,6 +200,26 @@ fn single_bytes_of_records_make_a_handshake_and_content() {
 }
 
 #[test]
+fn what_a_handshake_holds_is_counted() {
+    let mut pair = Pair::new(&[]);
+    let idle_bytes = pair.server.held_bytes();
+    let mut hello = Vec::new();
+    pair.client.write_tls(&mut hello).expect("works");
+    let mut held = Vec::new();
+    for part in [&hello[..100], &hello[100..]] {
+        pair.socket.write_all(part).expect("works");
+        let received = pair.server.receive(&mut [0; 100]);
+        assert!(matches!(received, Received::Blocked), "{received:?}");
+        held.push(pair.server.held_bytes() - idle_bytes);
+    }
+    // rustls has a connection, and 100 bytes wait; then it has the message, and its copy for the transcript.
+    assert_eq!(held[1] - held[0], 2 * hello.len() - 100);
+    assert!(held[0] > 4096 && held[1] > 4096 + 2 * hello.len());
+    let pair = pair.shake_hands();
+    assert!(pair.server.held_bytes() < IDLE_BYTES);
+}
+
+#[test]
 fn a_plain_request_passes_unchanged_so_that_it_can_be_refused() {
     let mut pair = Pair::new(&[]);
     pair.socket

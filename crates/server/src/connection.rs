@@ -140,8 +140,7 @@ impl Connection {
         {
             let room_bytes = room.len();
             let received = self.link.receive_into(room);
-            let now_ms = context.clock.now_ms();
-            self.link.note(&received, room_bytes, has_ended, now_ms);
+            self.link.note(&received, room_bytes, has_ended, context);
             let link = &mut self.link;
             let turn = &mut Turn { link, context, app };
             let fate = match received {
@@ -167,8 +166,7 @@ impl Connection {
         buffer: &[u8],
         has_ended: bool,
     ) -> Fate {
-        let now_ms = context.clock.now_ms();
-        self.link.note(&received, buffer.len(), has_ended, now_ms);
+        self.link.note(&received, buffer.len(), has_ended, context);
         if let Phase::H1(h1) = &mut self.phase {
             let link = &mut self.link;
             let fate = h1.received(&mut Turn { link, context, app }, &received, buffer);

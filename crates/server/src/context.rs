@@ -3,6 +3,7 @@
 pub(crate) mod refusal;
 pub(crate) mod share;
 
+use std::io;
 use std::sync::Arc;
 
 use net::memory::{NoMemory, append, copy};
@@ -121,6 +122,14 @@ impl Context {
     #[cold]
     pub(crate) fn note_shortage(&mut self, bytes: usize) {
         self.shortages.add(bytes);
+    }
+
+    /// Counts a shortage of memory, if that is what broke a connection.
+    #[cold]
+    pub(crate) fn note_broken(&mut self, error: &io::Error) {
+        if let Some(NoMemory(bytes)) = NoMemory::of(error) {
+            self.note_shortage(bytes);
+        }
     }
 
     /// Counts a shortage of memory for the content that the call wrote, if there was one. Returns whether there was.

@@ -49,6 +49,8 @@ pub(crate) const RECEIVE_BYTES: usize = 65_536;
 pub(crate) const CALLS_BYTES_MAX: usize = 1 << 20;
 /// Content that the client of one stream of an HTTP/2 connection may send ahead of its handler, so that an upload takes fewer round trips.
 pub(crate) const AHEAD_BYTES: u32 = 1 << 20;
+/// Memory for the frames of one read: the replies to the shortest ones are twice as long.
+const H2_SPARE_BYTES: u64 = 512 * 1024;
 /// The largest window of flow control (RFC 9113 section 6.9.1).
 const MAX_WINDOW_BYTES: u64 = 0x7fff_ffff;
 
@@ -86,6 +88,19 @@ impl Limits {
     /// The window of an HTTP/2 stream: as much content is held for a handler that has not asked for it.
     pub(crate) fn h2_window_bytes(&self) -> u32 {
         self.content_buffer_bytes_max.clamp(1, MAX_WINDOW_BYTES) as u32
+    }
+
+    /// Without this much memory left, no frame of HTTP/2 is served: what one read can contain, and one header block. Less than a request
+    /// needs to be started, with the default limits, so that a request is refused before its connection.
+    pub(crate) fn h2_spare_bytes(&self) -> usize {
+        let head = self
+            .header_section_bytes_max
+            .saturating_add(self.request_line_bytes_max);
+        // A block is decoded in memory that grows by doubling; a table moves its lines when it grows, with a record for each.
+        let decoded = head.saturating_mul(3);
+        let table = self.h2_table_bytes_max.saturating_mul(4);
+        let bytes = H2_SPARE_BYTES.saturating_add(decoded).saturating_add(table);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn head(&self) -> wire::HeadLimits {

@@ -163,7 +163,7 @@ impl Link {
         received: &Received,
         room_bytes: usize,
         has_ended: bool,
-        now_ms: u64,
+        context: &mut Context,
     ) {
         match received {
             Received::Bytes(count) => {
@@ -172,7 +172,7 @@ impl Link {
                 }
             }
             Received::End => {
-                self.note_peer_end(now_ms);
+                self.note_peer_end(context.clock.now_ms());
                 self.receiving = Receiving::Ended;
             }
             // A record in part, or without content, was read, and there may be more.
@@ -181,7 +181,7 @@ impl Link {
                     self.note_unread();
                 }
             }
-            Received::Broken(_) => {}
+            Received::Broken(error) => context.note_broken(error),
         }
     }
 
@@ -308,9 +308,7 @@ impl Link {
 
     #[inline]
     fn sent(&mut self, context: &mut Context, sent: Sent) -> Result<(), Broken> {
-        let Sent::Bytes(count) = sent else {
-            return Err(Broken);
-        };
+        let count = accepted(context, sent)?;
         self.took(context, count);
         if count < context.responder.out.len() {
             let mut backlog = self.blocked(context);
@@ -395,9 +393,8 @@ impl Link {
         }
         let mut is_sent = true;
         if !backlog.is_empty() && !self.transport.owes() {
-            let Sent::Bytes(count) = self.transmit(backlog.unsent(), is_followed) else {
-                return Err(Broken);
-            };
+            let sent = self.transmit(backlog.unsent(), is_followed);
+            let count = accepted(context, sent)?;
             self.took(context, count);
             is_sent = backlog.sent(count);
         }
@@ -422,7 +419,8 @@ impl Link {
         match sent {
             FileSent::Bytes(count) => self.took(context, count as usize),
             FileSent::Blocked => self.sending = Sending::Full(self.blocked(context)),
-            FileSent::Unreadable | FileSent::Broken(_) => {}
+            FileSent::Broken(ref error) => context.note_broken(error),
+            FileSent::Unreadable => {}
         }
         sent
     }
@@ -558,6 +556,18 @@ impl Link {
             Fate::End { .. } => {}
             _ if is_copied => self.transport.shutdown_both(),
             _ => {}
+        }
+    }
+}
+
+/// The number of bytes that the socket has accepted.
+#[inline]
+fn accepted(context: &mut Context, sent: Sent) -> Result<usize, Broken> {
+    match sent {
+        Sent::Bytes(count) => Ok(count),
+        Sent::Broken(error) => {
+            context.note_broken(&error);
+            Err(Broken)
         }
     }
 }

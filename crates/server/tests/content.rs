@@ -395,7 +395,9 @@ fn content_for_which_the_application_has_no_memory_is_refused() {
     server.pass();
     assert_eq!(
         server.worker.app.shortages,
-        ["no memory for 3 bytes of a request or its response, which got 503 or was truncated"]
+        [
+            "no memory for 3 bytes of a connection, a request or its response, which was closed, got 503 or was truncated"
+        ]
     );
     server.worker.app.has_no_memory = false;
     let mut other = server.connect();

@@ -12,6 +12,7 @@
 //! A session holds only what cannot be avoided: a record that has arrived in part, content that its reader had no room for, and records that
 //! the socket has not accepted. Whole records pass through memory that all sessions of a thread share ([`super::shared`]).
 
+mod holding;
 mod state;
 
 use std::io;
@@ -29,6 +30,7 @@ use super::selection::Chosen;
 use super::shared::{self, Output, Room};
 use super::side::{Connection, Side};
 use super::{TlsClientConfig, TlsConfig};
+use crate::memory::NoMemory;
 use crate::transport::{Received, Sent};
 
 /// Content of at most this length is encrypted and sent at once: four records.
@@ -40,9 +42,6 @@ const RECEIVED_BYTES_MAX: usize = 65_536;
 const RECEIVED_BYTES_MIN: usize = 17 * 1024;
 /// Reads of one [`Session::receive`], so that a peer whose records have no content does not delay other peers.
 const READS_MAX: usize = 4;
-/// Maximum bytes of an incomplete record, or of an incomplete message of the handshake in several records. The longest such message is a
-/// client's chain of certificates.
-const INCOMPLETE_BYTES_MAX: usize = 65_536;
 
 /// What a session does now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +75,8 @@ pub(crate) struct Session {
     failure: Option<io::Error>,
     /// The end or the failure was reported to the reader.
     is_over_reported: bool,
+    /// Bytes of the peer's part of the handshake.
+    shaken_bytes: usize,
     /// The start of a record that has not arrived as a whole.
     incoming: Vec<u8>,
     /// Content whose reader had no room for it, from `read` on.
@@ -128,6 +129,7 @@ impl Session {
             phase: Phase::Waiting,
             failure: None,
             is_over_reported: false,
+            shaken_bytes: 0,
             incoming: Vec::new(),
             content: Vec::new(),
             read: 0,
@@ -201,7 +203,7 @@ impl Session {
         if let Some(error) = self.failure.take() {
             return Received::Broken(error);
         }
-        shared::with_records(RECEIVED_BYTES_MIN, |records| {
+        let received = shared::with_records(RECEIVED_BYTES_MIN, |records| {
             match retry_on_intr(|| recv(socket, &mut *records, RecvFlags::empty())) {
                 Ok((_, 0)) => Received::End,
                 Ok((_, count)) => {
@@ -217,7 +219,8 @@ impl Session {
                 }
                 Err(error) => Received::Broken(error.into()),
             }
-        })
+        });
+        received.unwrap_or_else(|lack| Received::Broken(lack.into()))
     }
 
     fn fail(&mut self, error: io::Error) {
@@ -236,7 +239,7 @@ impl Session {
         let kept = self.incoming.len();
         let left = room.room_bytes().saturating_sub(*copied);
         let asked = left.clamp(RECEIVED_BYTES_MIN, RECEIVED_BYTES_MAX);
-        shared::with_records(kept + asked, |records| {
+        let received = shared::with_records(kept + asked, |records| {
             let place = records.get_mut(kept..).unwrap_or_default();
             let count = match retry_on_intr(|| recv(socket, &mut *place, RecvFlags::empty()))? {
                 (_, 0) => {
@@ -249,6 +252,9 @@ impl Session {
             let arrived = records.get_mut(..kept + count).unwrap_or_default();
             if let Some(kept) = arrived.get_mut(..kept) {
                 kept.copy_from_slice(&self.incoming);
+            }
+            if !self.can_process(arrived.len()) {
+                return Ok(());
             }
             if self.phase == Phase::Waiting {
                 self.begin(arrived);
@@ -269,6 +275,10 @@ impl Session {
                     self.fail(io::ErrorKind::BrokenPipe.into());
                 }
             });
+            Ok(())
+        });
+        received.unwrap_or_else(|lack| {
+            self.lack(lack);
             Ok(())
         })
     }
@@ -299,22 +309,6 @@ impl Session {
             Phase::Handshaking => self.fail(io::ErrorKind::UnexpectedEof.into()),
             _ => self.phase = Phase::Ended,
         }
-    }
-
-    /// Keeps the start of a record.
-    fn keep(&mut self, rest: &[u8]) {
-        if rest.is_empty() || !self.is_alive() {
-            self.incoming = Vec::new();
-            return;
-        }
-        if rest.len() > INCOMPLETE_BYTES_MAX {
-            self.incoming = Vec::new();
-            return self.fail(io::ErrorKind::InvalidData.into());
-        }
-        self.incoming.clear();
-        self.incoming.shrink_to(rest.len());
-        self.incoming.reserve_exact(rest.len());
-        self.incoming.extend_from_slice(rest);
     }
 
     /// Processes all whole records. Content goes to `room` from `copied` on, and to `self.content` what it has no room for; records to send
@@ -349,7 +343,7 @@ impl Session {
         loop {
             let rest = records.get_mut(pass.used..).unwrap_or_default();
             let UnbufferedStatus { discard, state } = side.process(rest);
-            let (mut is_content, mut is_blocked) = (false, false);
+            let (mut is_content, mut is_blocked, mut lack) = (false, false, None);
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     is_content = true;
@@ -357,7 +351,9 @@ impl Session {
                         pass.copied += self.hand_over(room, pass.copied, record.payload);
                     }
                 }
-                Ok(ConnectionState::EncodeTlsData(mut data)) => output.encode(&mut data),
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    lack = output.encode(&mut data).err();
+                }
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed) => self.phase = Phase::Ended,
                 // Early data is not offered.
@@ -368,6 +364,14 @@ impl Session {
                 }
             }
             pass.used += discard;
+            if self.is_handshaking() {
+                self.shaken_bytes += discard;
+            }
+            if let Some(lack) = lack {
+                // rustls would offer the same record again.
+                self.lack(lack);
+                break;
+            }
             if self.phase == Phase::Handshaking && !side.state().is_handshaking() {
                 self.phase = Phase::Open;
             }
@@ -379,27 +383,6 @@ impl Session {
             }
         }
         pass
-    }
-
-    /// Copies content to the reader, and keeps what it has no room for. Returns how much it took.
-    fn hand_over<R: Room + ?Sized>(
-        &mut self,
-        room: &mut R,
-        copied: usize,
-        content: &[u8],
-    ) -> usize {
-        // Nothing overtakes what is kept.
-        let room_bytes = match self.has_content() {
-            true => 0,
-            false => room.room_bytes().saturating_sub(copied),
-        };
-        let (now, later) = content.split_at(content.len().min(room_bytes));
-        room.put(copied, now);
-        if !later.is_empty() {
-            self.content.reserve_exact(later.len());
-            self.content.extend_from_slice(later);
-        }
-        now.len()
     }
 
     fn take_content<R: Room + ?Sized>(&mut self, room: &mut R) -> usize {
@@ -447,10 +430,8 @@ impl Session {
                 false => flags,
             };
             let sent = shared::with_output(|output| {
-                match self.write(output, Message::Content(part, record_bytes)) {
-                    true => self.dispatch(socket, output, flags),
-                    false => Err(io::ErrorKind::NotConnected.into()),
-                }
+                self.write(output, Message::Content(part, record_bytes))?;
+                self.dispatch(socket, output, flags)
             });
             if let Err(error) = sent {
                 return Sent::Broken(error);
@@ -463,7 +444,7 @@ impl Session {
     /// Announces that nothing more is sent. Returns true once that has been sent, or cannot be.
     pub(crate) fn close(&mut self, socket: BorrowedFd<'_>, flags: SendFlags) -> bool {
         shared::with_output(|output| {
-            let is_written = self.write(output, Message::CloseNotify);
+            let is_written = self.write(output, Message::CloseNotify).is_ok();
             if is_written && !output.is_empty() && self.dispatch(socket, output, flags).is_err() {
                 self.outgoing = Vec::new();
                 self.sent = 0;
@@ -472,28 +453,38 @@ impl Session {
         !self.owes()
     }
 
-    /// Writes records to `output`. Returns false if nothing may be sent.
-    fn write(&mut self, output: &mut Output, message: Message<'_>) -> bool {
+    /// Writes records to `output`.
+    ///
+    /// # Errors
+    /// If nothing may be sent, or there is no memory for it. Nothing is sent after a record that was lost.
+    fn write(&mut self, output: &mut Output, message: Message<'_>) -> io::Result<()> {
         if !matches!(self.phase, Phase::Open | Phase::Ended) {
-            return false;
+            return Err(io::ErrorKind::NotConnected.into());
         }
         let Some(mut connection) = self.connection.take() else {
-            return false;
+            return Err(io::ErrorKind::NotConnected.into());
         };
         let is_written = match &mut connection {
             Connection::Server(side) => self.write_as(&mut **side, output, message),
             Connection::Client(side) => self.write_as(&mut **side, output, message),
         };
         self.connection = Some(connection);
-        is_written
+        if is_written.is_err() {
+            self.fail(io::ErrorKind::BrokenPipe.into());
+        }
+        match is_written? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotConnected.into()),
+        }
     }
 
+    /// Returns false if nothing may be sent.
     fn write_as<S: Side>(
         &mut self,
         side: &mut S,
         output: &mut Output,
         message: Message<'_>,
-    ) -> bool {
+    ) -> Result<bool, NoMemory> {
         loop {
             // A message of the handshake may have arrived in part, and rustls knows where in the buffer.
             match side.process(&mut self.incoming).state {
@@ -501,16 +492,20 @@ impl Session {
                     return match message {
                         Message::CloseNotify => output.close(&mut traffic),
                         Message::Content(content, record_bytes) => {
-                            let mut records = content.chunks(record_bytes);
-                            records.all(|record| output.encrypt(&mut traffic, record))
+                            for record in content.chunks(record_bytes) {
+                                if !output.encrypt(&mut traffic, record)? {
+                                    return Ok(false);
+                                }
+                            }
+                            Ok(true)
                         }
                     };
                 }
                 // Records of our own, such as an update of keys, go first.
-                Ok(ConnectionState::EncodeTlsData(mut data)) => output.encode(&mut data),
+                Ok(ConnectionState::EncodeTlsData(mut data)) => output.encode(&mut data)?,
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed) => self.phase = Phase::Ended,
-                _ => return false,
+                _ => return Ok(false),
             }
         }
     }
@@ -534,11 +529,10 @@ impl Session {
             },
         };
         let unsent = output.bytes().get(count..).unwrap_or_default();
-        if !unsent.is_empty() {
-            self.outgoing.reserve_exact(unsent.len());
-            self.outgoing.extend_from_slice(unsent);
+        match unsent.is_empty() {
+            true => Ok(()),
+            false => self.owe(unsent),
         }
-        Ok(())
     }
 
     /// Sends what is owed. Returns whether nothing is left.

@@ -5,6 +5,8 @@ use std::mem::MaybeUninit;
 
 use rustls::unbuffered::{EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
 
+use crate::memory::{NoMemory, reserve_exact};
+
 /// Room for the records of the longest part of a content that is encrypted at once, however short they are.
 const OUTPUT_BYTES: usize = 72 * 1024;
 /// More memory than this is freed after use.
@@ -68,41 +70,64 @@ impl Output {
 
     /// Appends what `write` puts into the room that it is given, which has to grow if it returns the length that it needs. Returns whether
     /// it wrote anything.
-    fn write(&mut self, mut write: impl FnMut(&mut [u8]) -> Result<usize, usize>) -> bool {
+    ///
+    /// # Errors
+    /// If there is no memory for that.
+    fn write(
+        &mut self,
+        mut write: impl FnMut(&mut [u8]) -> Result<usize, usize>,
+    ) -> Result<bool, NoMemory> {
         let mut result = write(self.bytes.get_mut(self.used..).unwrap_or_default());
         if let Err(required) = result {
-            self.bytes.resize(OUTPUT_BYTES.max(self.used + required), 0);
+            lengthen(&mut self.bytes, OUTPUT_BYTES.max(self.used + required))?;
             result = write(self.bytes.get_mut(self.used..).unwrap_or_default());
         }
         let count = result.unwrap_or(0);
         self.used += count;
-        count > 0
+        Ok(count > 0)
     }
 
     /// Appends one record with `content`.
-    pub(super) fn encrypt<D>(&mut self, traffic: &mut WriteTraffic<'_, D>, content: &[u8]) -> bool {
+    pub(super) fn encrypt<D>(
+        &mut self,
+        traffic: &mut WriteTraffic<'_, D>,
+        content: &[u8],
+    ) -> Result<bool, NoMemory> {
         self.write(|room| written(traffic.encrypt(content, room)))
     }
 
     /// Appends a record that announces the end.
-    pub(super) fn close<D>(&mut self, traffic: &mut WriteTraffic<'_, D>) -> bool {
+    pub(super) fn close<D>(&mut self, traffic: &mut WriteTraffic<'_, D>) -> Result<bool, NoMemory> {
         self.write(|room| written(traffic.queue_close_notify(room)))
     }
 
     /// Appends a record of rustls' own.
-    pub(super) fn encode<D>(&mut self, data: &mut EncodeTlsData<'_, D>) {
-        self.write(|room| encoded(data.encode(room)));
+    pub(super) fn encode<D>(&mut self, data: &mut EncodeTlsData<'_, D>) -> Result<(), NoMemory> {
+        self.write(|room| encoded(data.encode(room))).map(|_| ())
     }
 }
 
 /// Lends memory for received records.
-pub(super) fn with_records<T>(bytes: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
+///
+/// # Errors
+/// If it has to grow and there is no memory for that.
+pub(super) fn with_records<T>(
+    bytes: usize,
+    read: impl FnOnce(&mut [u8]) -> T,
+) -> Result<T, NoMemory> {
     RECORDS.with_borrow_mut(|records| {
-        if records.len() < bytes {
-            records.resize(bytes, 0);
-        }
-        read(records.get_mut(..bytes).unwrap_or_default())
+        lengthen(records, bytes)?;
+        Ok(read(records.get_mut(..bytes).unwrap_or_default()))
     })
+}
+
+/// Makes memory at least `bytes` long.
+fn lengthen(memory: &mut Vec<u8>, bytes: usize) -> Result<(), NoMemory> {
+    if let Some(more @ 1..) = bytes.checked_sub(memory.len()) {
+        reserve_exact(memory, more)?;
+        memory.resize(bytes, 0);
+    }
+    Ok(())
 }
 
 /// Lends memory for records to be sent.

@@ -18,7 +18,7 @@ impl fmt::Display for Shortage {
         let Shortage { count, bytes } = self;
         write!(
             out,
-            "no memory for {bytes} bytes of a request or its response, which got 503 or was truncated"
+            "no memory for {bytes} bytes of a connection, a request or its response, which was closed, got 503 or was truncated"
         )?;
         match count {
             1 => Ok(()),
@@ -70,8 +70,7 @@ mod tests {
         assert_eq!(shortages.wait_ms(1000), None);
         shortages.add(7);
         assert_eq!(shortages.wait_ms(1000), Some(0));
-        let line =
-            "no memory for 7 bytes of a request or its response, which got 503 or was truncated";
+        let line = "no memory for 7 bytes of a connection, a request or its response, which was closed, got 503 or was truncated";
         assert_eq!(text(shortages.take(1000)), line);
         shortages.add(8);
         shortages.add(9);

@@ -1,6 +1,7 @@
 //! The start of a connection: its first bytes, or its TLS handshake, select the protocol.
 
 use net::Received;
+use net::memory::{NoMemory, append, is_short};
 
 use super::handshake::wrong_scheme;
 use super::{Connection, Phase};
@@ -38,7 +39,10 @@ impl Connection {
         let all = match joined.is_empty() {
             true => bytes,
             false => {
-                joined.extend_from_slice(bytes);
+                if let Err(NoMemory(bytes)) = append(&mut joined, bytes) {
+                    context.note_shortage(bytes);
+                    return Fate::Close;
+                }
                 &joined
             }
         };
@@ -49,6 +53,11 @@ impl Connection {
             *first = all.to_vec();
             return Fate::Open;
         };
+        let spare_bytes = context.limits.h2_spare_bytes();
+        if is_http2 && is_short(spare_bytes) {
+            context.note_shortage(spare_bytes);
+            return Fate::Close;
+        }
         let now_ms = context.clock.now_ms();
         self.phase = match is_http2 {
             true => Phase::H2(Box::new(H2::new(&context.limits, now_ms))),

@@ -1,6 +1,6 @@
 //! Parses a connection's input and does what each frame asks for.
 
-use net::memory::append;
+use net::memory::{append, is_short};
 use wire::h2::{
     ErrorCode, FRAME_BYTES_MAX, Frame, PREFACE, Parsed, Scope, Violation, frame, settings,
 };
@@ -55,6 +55,11 @@ impl H2 {
 
     /// Serves `data` from its start as far as possible. Returns the number of bytes used.
     fn advance<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &[u8]) -> usize {
+        let spare_bytes = turn.context.limits.h2_spare_bytes();
+        if is_short(spare_bytes) {
+            self.input_lacks_memory(turn, spare_bytes);
+            return data.len();
+        }
         let mut rest = data;
         while !rest.is_empty() && !self.waits_for_turn {
             let used = match self.reading {

@@ -27,6 +27,8 @@ enum Step {
     Nothing,
     /// It sent something.
     Sent,
+    /// There is no memory for more in the send buffer, which has to be sent first.
+    Full,
 }
 
 impl H2 {
@@ -131,6 +133,7 @@ impl H2 {
             match self.emit_from(turn, index) {
                 Step::Nothing => idle += 1,
                 Step::Sent => idle = 0,
+                Step::Full => return true,
             }
             // The next one has moved to the place of a stream that is over.
             if self.streams.len() == before {
@@ -153,15 +156,23 @@ impl H2 {
         let has_file = stream.unsent().is_empty() && stream.exchange.out.has_file();
         if has_file {
             if room > 0 {
+                let room = room_in(&mut turn.context.responder.out, room);
+                if room == 0 {
+                    return self.lacks_room(turn, index);
+                }
                 step = self.emit_file(turn, index, room);
             }
         } else {
             let id = stream.id;
             let unsent = stream.unsent();
-            let count = unsent.len().min(room);
+            let out = &mut turn.context.responder.out;
+            let mut count = unsent.len().min(room);
             if count > 0 {
+                count = room_in(out, count);
+                if count == 0 {
+                    return self.lacks_room(turn, index);
+                }
                 let part = unsent.get(..count).unwrap_or_default();
-                let out = &mut turn.context.responder.out;
                 let start = out.len();
                 frame::push_data(out, id, part, false);
                 stream.note_sent(count);
@@ -182,6 +193,25 @@ impl H2 {
             true => Step::Sent,
             false => step,
         }
+    }
+
+    /// There is no memory for a frame of a stream's content: it waits until the send buffer is sent, or the response is truncated.
+    #[cold]
+    fn lacks_room<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> Step {
+        if !turn.context.responder.out.is_empty() {
+            return Step::Full;
+        }
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Step::Nothing;
+        };
+        let lost_bytes = stream.unsent().len();
+        stream.note_sent(lost_bytes);
+        turn.context.note_shortage(lost_bytes);
+        if !stream.exchange.is_ended() {
+            turn.app.abort(stream.exchange.id, Abort::Refused);
+        }
+        stream.exchange.cut();
+        Step::Sent
     }
 
     /// Writes what follows the content. Returns true if there was something, or the stream is over.
@@ -377,6 +407,17 @@ impl H2 {
             if self.streams.capacity() > 4 {
                 self.streams = Vec::new();
             }
+        }
+    }
+}
+
+/// How much of a frame's payload there is memory for.
+fn room_in(out: &mut Vec<u8>, bytes: usize) -> usize {
+    match net::memory::reserve(out, HEADER_BYTES + bytes) {
+        Ok(()) => bytes,
+        Err(NoMemory(_)) => {
+            let left = out.capacity() - out.len();
+            left.saturating_sub(HEADER_BYTES).min(bytes)
         }
     }
 }

@@ -30,6 +30,9 @@ use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
 const SECTION_TOO_LARGE: &str = "The header section is larger than this server accepts.";
 const TARGET_TOO_LONG: &str = "The request target is longer than this server accepts.";
 
+/// If the records of streams need more than this to grow, there is no memory for that of a request that is refused either.
+const GROWTH_BYTES_MAX: usize = 128 * 1024;
+
 /// A stream that is opened, before it has a record.
 #[derive(Clone, Copy)]
 pub(super) struct New {
@@ -169,8 +172,14 @@ impl H2 {
                 return Ok(0);
             }
         };
-        if is_short(REQUEST_SPARE_BYTES) {
-            turn.context.note_shortage(REQUEST_SPARE_BYTES);
+        let growth_bytes = self.growth_bytes();
+        if is_short(REQUEST_SPARE_BYTES + growth_bytes) {
+            turn.context
+                .note_shortage(REQUEST_SPARE_BYTES + growth_bytes);
+            if growth_bytes > GROWTH_BYTES_MAX {
+                let (code, reason) = (ErrorCode::REFUSED_STREAM, "no memory");
+                return Err(Violation::of_stream(new.stream, code, reason));
+            }
             self.refuse(turn, new, Known::Head(&head), (503, NO_MEMORY));
             return Ok(0);
         }
@@ -206,6 +215,14 @@ impl H2 {
                     Ok(0)
                 }
             },
+        }
+    }
+
+    /// What the records of streams need to grow: growth doubles them, and they are copied.
+    fn growth_bytes(&self) -> usize {
+        match self.streams.len() < self.streams.capacity() {
+            true => 0,
+            false => 2 * self.streams.capacity() * size_of::<Stream>(),
         }
     }
 

@@ -6,6 +6,7 @@
 //! responses that are streamed, as their applications wait. Until it is started it has its head ([`Taker::Start`]), and its content up to the
 //! window of its stream.
 
+use net::memory::is_short;
 use wire::RequestHead;
 use wire::h2::{ReceiveWindow, State};
 
@@ -14,10 +15,12 @@ use super::request::{New, owed_bytes, record};
 use super::stream::{Encoding, Stream};
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{App, Content};
+use crate::context::REQUEST_SPARE_BYTES;
 use crate::exchange::Exchange;
 use crate::exchange::content::{Inbound, Taker};
 use crate::id::ExchangeId;
 use crate::link::Turn;
+use crate::response::NO_MEMORY;
 
 /// What was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +93,13 @@ impl H2 {
             && let Some(index) = self.streams.iter().position(Stream::is_ready)
             && self.has_room(turn)
         {
-            self.start(turn, index);
+            match is_short(REQUEST_SPARE_BYTES) {
+                true => {
+                    turn.context.note_shortage(REQUEST_SPARE_BYTES);
+                    self.refuse_content(turn, index, (503, NO_MEMORY));
+                }
+                false => self.start(turn, index),
+            }
             started = Started::Some;
             let context = &mut *turn.context;
             if context.share.is_used_by_request(&mut context.clock) {

@@ -7,8 +7,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use net::memory::{NoMemory, reserve_place};
+
 use super::Worker;
 use crate::app::App;
+use crate::context::Context;
 use crate::id::ConnectionId;
 use crate::limits::RECEIVE_BYTES;
 
@@ -26,9 +29,9 @@ pub(super) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Adds a connection, which must not be among them.
-    pub(super) fn add(&mut self, id: ConnectionId) {
-        self.due.push_back(id);
+    /// Adds a connection, which must not be among them. Without memory for its place, its deadline ends it.
+    pub(super) fn add(&mut self, context: &mut Context, id: ConnectionId) {
+        push(&mut self.due, context, id);
     }
 }
 
@@ -94,7 +97,14 @@ impl<A: App> Worker<A> {
             if has_place {
                 return key;
             }
-            self.handshakes.waiting.push_back(id);
+            push(&mut self.handshakes.waiting, &mut self.context, id);
         }
+    }
+}
+
+fn push(queue: &mut VecDeque<ConnectionId>, context: &mut Context, id: ConnectionId) {
+    match reserve_place(queue) {
+        Ok(()) => queue.push_back(id),
+        Err(NoMemory(bytes)) => context.note_shortage(bytes),
     }
 }

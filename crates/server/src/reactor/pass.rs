@@ -217,7 +217,7 @@ impl<A: App> Worker<A> {
             && connection.handshake().is_some()
         {
             if connection.asks_turn() {
-                self.handshakes.add(connection.id());
+                self.handshakes.add(&mut self.context, connection.id());
             }
             return;
         }

@@ -7,6 +7,10 @@ use super::{Phase, Session};
 
 /// What rustls holds for a connection after its handshake, in bytes.
 const ESTABLISHED_BYTES: usize = 3584;
+/// The same before it, without what depends on the length of the peer's messages.
+const HANDSHAKING_BYTES: usize = 4608;
+/// The same for that: a chain of certificates, and the messages that are signed.
+const SHAKEN_BYTES_MAX: usize = 256 * 1024;
 
 impl Session {
     /// Whether the sending side is to be shut down now.
@@ -84,7 +88,16 @@ impl Session {
 
     /// Bytes that this session holds in memory, with what rustls holds for it.
     pub(crate) fn held_bytes(&self) -> usize {
-        let established = usize::from(self.connection.is_some()) * ESTABLISHED_BYTES;
-        established + self.incoming.capacity() + self.content.capacity() + self.outgoing.capacity()
+        let own = self.incoming.capacity() + self.content.capacity() + self.outgoing.capacity();
+        own + match &self.connection {
+            None => 0,
+            Some(_) if self.is_handshaking() => {
+                HANDSHAKING_BYTES + (2 * self.shaken_bytes).min(SHAKEN_BYTES_MAX)
+            }
+            Some(connection) => {
+                let chain = connection.peer_certificates().unwrap_or_default();
+                ESTABLISHED_BYTES + chain.iter().map(|der| der.len()).sum::<usize>()
+            }
+        }
     }
 }
