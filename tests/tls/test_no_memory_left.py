@@ -105,7 +105,7 @@ def survives(
     [
         (records(message(bytes(59_900), length=60_000)), LEFT_BYTES),
         # What is made of this one takes 34 times its length.
-        (records(many_names()), 5 * MEBIBYTE // 2),
+        (records(many_names()), 21 * MEBIBYTE // 10),
     ],
     ids=["unfinished", "many names"],
 )
