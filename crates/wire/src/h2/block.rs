@@ -16,7 +16,7 @@ pub struct BlockLimits {
 /// After every variant but the first, the table is in step with the peer's, so other streams of the connection can go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockError {
-    /// The block cannot be decoded: a connection error of type COMPRESSION_ERROR (RFC 9113 4.3).
+    /// The block cannot be decoded, or copies far more from the table than it has octets: a connection error of type COMPRESSION_ERROR (RFC 9113 4.3).
     Compression,
     /// The message is malformed: a stream error of type PROTOCOL_ERROR (RFC 9113 8.1.1). One sentence says why.
     Malformed(&'static str),

@@ -14,6 +14,10 @@ use super::section::{Role, Section};
 /// The octet of the newest entry's index.
 const FIRST_DYNAMIC: u8 = 0x80 + static_table::TABLE.len() as u8 + 1;
 
+/// Octets that literals of a block may have beyond twice its length, which no Huffman code reaches. More come from the table: a name of
+/// 4,000 octets that is inserted again takes two octets of the block, and decoding a refused one goes on to its end.
+const COPIED_BYTES_MAX: usize = 1 << 20;
+
 /// What the table keeps of a line besides its text.
 #[derive(Clone, Copy, Debug)]
 struct Tag {
@@ -162,6 +166,7 @@ impl Decoder {
         section: &mut Section<'_, R>,
     ) -> Result<(), Undecodable> {
         let mut rest = fields;
+        let mut literal_bytes_left = COPIED_BYTES_MAX + 2 * fields.len();
         while let [first, tail @ ..] = rest {
             rest = tail;
             if *first >= FIRST_DYNAMIC && self.run(*first, &mut rest, section) {
@@ -171,7 +176,9 @@ impl Decoder {
                 let index = integer::read(*first, 0x7f, &mut rest).ok_or(Undecodable)?;
                 section.add(self.line(index)?);
             } else {
-                self.literal(*first, &mut rest, section)?;
+                let written = self.literal(*first, &mut rest, section)?;
+                let left = literal_bytes_left.checked_sub(written);
+                literal_bytes_left = left.ok_or(Undecodable)?;
             }
         }
         Ok(())
@@ -240,13 +247,13 @@ impl Decoder {
         })
     }
 
-    /// A literal field (RFC 7541 6.2): decoded to the end of the text, and from there inserted.
+    /// A literal field (RFC 7541 6.2): decoded to the end of the text, and from there inserted. Returns the octets of its line.
     fn literal<R: Role>(
         &mut self,
         first: u8,
         rest: &mut &[u8],
         section: &mut Section<'_, R>,
-    ) -> Result<(), Undecodable> {
+    ) -> Result<usize, Undecodable> {
         let (is_inserted, mask) = match first {
             0x40.. => (true, 0x3f),
             0x20..0x40 => return Err(Undecodable),
@@ -284,8 +291,9 @@ impl Decoder {
             self.table.insert(line, Tag { name_len, kind });
             self.generation += 1;
         }
+        let line_bytes = text.len() - start;
         section.take(start, name_len, kind);
-        Ok(())
+        Ok(line_bytes)
     }
 }
 
@@ -315,4 +323,74 @@ fn push_string(rest: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Undecodable> 
         return Ok(());
     }
     huffman::decode(string, text).ok_or(Undecodable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: BlockLimits = BlockLimits {
+        section_bytes_max: 32_768,
+        lines_max: 100,
+        target_bytes_max: 8000,
+    };
+
+    /// What follows an octet 0x7f in the length of a string (RFC 7541 5.1).
+    fn push_length(block: &mut Vec<u8>, length: usize) {
+        let mut rest = length - 127;
+        while rest >= 128 {
+            block.push((rest % 128) as u8 | 0x80);
+            rest /= 128;
+        }
+        block.push(rest as u8);
+    }
+
+    /// A name of 4,000 octets with an empty value, and the octets that insert it again with each pair.
+    fn repeated(times: usize) -> Vec<u8> {
+        let mut block = vec![0x40, 0x7f];
+        push_length(&mut block, 4000);
+        block.extend([b'a'; 4000]);
+        block.push(0);
+        block.extend([0x7e, 0].repeat(times));
+        block
+    }
+
+    #[test]
+    fn a_block_is_not_decoded_to_its_end_whatever_that_costs() {
+        let mut text = Vec::new();
+        for (times, expected) in [
+            (200, Err(BlockError::TooLarge)),
+            (8000, Err(BlockError::Compression)),
+        ] {
+            let mut decoder = Decoder::new(4096);
+            assert_eq!(
+                decoder.trailers(&repeated(times), &LIMITS, &mut text),
+                expected
+            );
+            let mut skipping = Decoder::new(4096);
+            let skipped = skipping.skip(&repeated(times));
+            assert_eq!(skipped.is_err(), times == 8000);
+            for insertions in [decoder.generation(), skipping.generation()] {
+                assert!(insertions <= 280, "{insertions}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_of_any_length_may_have_literals_of_its_own() {
+        let limits = BlockLimits {
+            section_bytes_max: usize::MAX,
+            ..LIMITS
+        };
+        let value = vec![b'v'; 4 << 20];
+        let mut block = vec![0x00, 0x01, b'n', 0x7f];
+        push_length(&mut block, value.len());
+        block.extend(&value);
+        let mut text = Vec::new();
+        assert_eq!(
+            Decoder::new(4096).trailers(&block, &limits, &mut text),
+            Ok(())
+        );
+        assert_eq!(text.len(), "n: \r\n".len() + value.len());
+    }
 }
