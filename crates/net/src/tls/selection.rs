@@ -11,6 +11,7 @@ use rustls::sign::CertifiedKey;
 use super::pair::ServerPair;
 
 thread_local! {
+    /// What was chosen within the call of [`Chosen::within`] that runs; nothing outside of one.
     static CHOSEN: RefCell<Option<Box<Chosen>>> = const { RefCell::new(None) };
 }
 
@@ -22,10 +23,14 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// What was chosen on this thread since the last call. rustls does not say which pair a connection uses, so this has to be asked after
-    /// its client's first message was processed, before that of another connection.
-    pub(super) fn take() -> Option<Box<Chosen>> {
-        CHOSEN.take()
+    /// Processes records of one connection, and returns what was chosen for it meanwhile, if anything was.
+    ///
+    /// rustls does not say which pair a connection uses. It asks for one twice after a HelloRetryRequest, and not at all until a
+    /// ClientHello has arrived as a whole. What is chosen therefore never outlives the call in which it was, and the last one counts.
+    pub(super) fn within<R>(process: impl FnOnce() -> R) -> (R, Option<Box<Chosen>>) {
+        CHOSEN.set(None);
+        let result = process();
+        (result, CHOSEN.take())
     }
 
     /// The server's certificate, in DER.

@@ -264,10 +264,10 @@ impl Session {
                 return Ok(());
             }
             shared::with_output(|output| {
-                let pass = self.process(arrived, room, *copied, output);
-                if self.chosen.is_none() {
-                    self.chosen = Chosen::take();
-                }
+                let pass = match self.phase {
+                    Phase::Handshaking => self.shake_hands(arrived, room, *copied, output),
+                    _ => self.process(arrived, room, *copied, output),
+                };
                 *copied = pass.copied;
                 self.keep(arrived.get(pass.used..).unwrap_or_default());
                 if !output.is_empty() && self.dispatch(socket, output, SendFlags::NOSIGNAL).is_err()
@@ -309,6 +309,21 @@ impl Session {
             Phase::Handshaking => self.fail(io::ErrorKind::UnexpectedEof.into()),
             _ => self.phase = Phase::Ended,
         }
+    }
+
+    /// Processes records of the handshake, and remembers which certificate the client gets.
+    fn shake_hands<R: Room + ?Sized>(
+        &mut self,
+        records: &mut [u8],
+        room: &mut R,
+        copied: usize,
+        output: &mut Output,
+    ) -> Pass {
+        let (pass, chosen) = Chosen::within(|| self.process(records, room, copied, output));
+        if chosen.is_some() {
+            self.chosen = chosen;
+        }
+        pass
     }
 
     /// Processes all whole records. Content goes to `room` from `copied` on, and to `self.content` what it has no room for; records to send
