@@ -38,6 +38,7 @@ __all__ = [
     "follow",
     "is_release_build",
     "memory_file",
+    "opened_key",
     "self_signed",
     "settings",
     "selector",
@@ -357,10 +358,15 @@ def memory_file(content: bytes) -> int:
         OSError: No descriptor or memory is left.
     """
 
-def self_signed(names: Sequence[str]) -> tuple[bytes, bytes]:
-    """Make a certificate for names and addresses that only its own key has signed, and the key.
+def opened_key(key: bytes, password: bytes) -> bytes:
+    """Return a key in PEM without its password, or as it is if it has none.
 
-    Both are PEM.
+    Raises:
+        ValueError: It cannot be opened. The arguments are those of `TlsConfig`, with index 0.
+    """
+
+def self_signed(names: Sequence[str]) -> tuple[bytes, bytes]:
+    """Make a self-signed certificate for names and addresses, and its key, both in PEM.
 
     Raises:
         OSError: A name is not one, or the system has no random numbers.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import os
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import PrivateFormat
 
 from bolide.config.settings import resolve
@@ -48,12 +51,59 @@ def test_files_that_cannot_be_read(files: Files, tmp_path: Path) -> None:
 
 
 def test_files_that_may_not_be_read(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
+    def refuse(path: str, flags: int) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     text = f"cannot read {files.certificate}: Permission denied; let the user of the server read it"
     assert refusal(certificate=files.certificate, key=files.key) == f"certificate: {text}"
+
+
+def test_a_pipe_is_refused_and_not_waited_for(files: Files, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = f"{pipe} is not a regular file; give the path of a file"
+    assert refusal(certificate=pipe, key=files.key) == f"certificate: {text} in PEM"
+    assert refusal(certificate=files.certificate, key=pipe) == f"key: {text} in PEM"
+    found = refusal(certificate=files.certificate, key=files.key, key_password_file=pipe)
+    assert found == f"key_password_file: {text} with the password"
+
+
+def test_what_is_broken_in_pem_is_not_quoted(files: Files, tmp_path: Path) -> None:
+    certificate, key = files.certificate.read_text(), files.key.read_text()
+    both = tmp_path / "both.pem"
+    both.write_text(certificate + key.replace("-----\n", "-----", 1))
+    for given in ({"certificate": both, "key": files.key}, {"certificate": both, "key": both}):
+        text = f"certificate: {both} cannot be used: it is not PEM: a BEGIN line is malformed"
+        assert refusal(**given) == text
+    ca = {"client_ca": both, "client_certificate": "required"}
+    found = refusal(certificate=files.certificate, key=files.key, **ca)
+    assert found == f"client_ca: {both} cannot be used: it is not PEM: a BEGIN line is malformed"
+
+
+def test_a_locked_key_in_the_file_of_its_certificate(files: Files, tmp_path: Path) -> None:
+    files.lock(b"secret", PKCS8)
+    password, both = tmp_path / "password", tmp_path / "both.pem"
+    password.write_text("secret\n")
+    both.write_text(files.certificate.read_text() + files.key.read_text())
+    given = {"certificate": both, "key": both, "key_password_file": password}
+    assert Certificates(resolve(given, environ={})).current.certificates[0][0] == ["localhost"]
+    both.write_text(files.key.read_text() + files.certificate.read_text())
+    assert Certificates(resolve(given, environ={})).current.certificates[0][0] == ["localhost"]
+
+
+def test_workers_get_keys_that_are_open(files: Files, tmp_path: Path) -> None:
+    files.lock(b"secret", PKCS8)
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    given = {"certificate": files.certificate, "key": files.key, "key_password_file": password}
+    certificates = Certificates(resolve(given, environ={}))
+    with open(certificates.in_memory(), "rb") as file:
+        file.seek(0)
+        [[chain, key]], authorities = msgspec.msgpack.decode(file.read())
+    assert (chain, authorities) == (files.certificate.read_bytes(), None)
+    assert key.startswith(b"-----BEGIN PRIVATE KEY-----\n")
+    serialization.load_pem_private_key(key, None)
 
 
 def test_a_certificate_without_a_key_and_the_reverse(files: Files) -> None:

@@ -14,6 +14,8 @@ import pytest
 from cryptography import x509
 
 import bolide
+from bolide.config.settings import resolve
+from bolide.server.certificates import Certificates
 from support.server import Server, Start
 from tls.authority import Authority, Files, SecureConnection
 from tls.conftest import SEEN
@@ -87,6 +89,25 @@ def test_a_broken_pair_is_logged_once_and_the_one_of_before_stays(
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert server.errors.count("remain in use") == 2
+
+
+def test_permission_that_comes_later_is_noticed(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"certificate": files.certificate, "key": files.key}
+    certificates = Certificates(resolve(given, environ={}))
+    os.utime(files.key)
+    real_open = os.open
+
+    def refuse(path: str, flags: int) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert [certificates.look() for _ in range(5)] == [False] * 5
+    assert caplog.text.count("Permission denied; let the user of the server read it") == 1
+    monkeypatch.setattr(os, "open", real_open)
+    assert certificates.look()
+    assert not certificates.look()
 
 
 def test_a_worker_that_replaces_another_has_the_new_certificate(

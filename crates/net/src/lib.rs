@@ -34,7 +34,8 @@ pub use siblings::{LATE_AFTER_MS, Seat, Siblings, Turn};
 pub use timer::{TICK_MS, TimerWheel};
 pub use tls::{
     Agreement, Certificate, Clients, Expected, Offer, Pair, SESSION_BYTES_MAX, ServerPair,
-    TicketSecret, TlsClientConfig, TlsConfig, TlsDetails, TlsError, TlsFailure, self_signed,
+    TicketSecret, TlsClientConfig, TlsConfig, TlsDetails, TlsError, TlsFailure, opened_key,
+    self_signed,
 };
 pub use transport::{FileSent, Peer, Received, Sent, Transport};
 pub use waker::Waker;

@@ -25,7 +25,7 @@ pub use self::client::{Agreement, Expected, TlsClientConfig};
 pub use self::config::{Clients, Offer, TlsConfig, TlsError};
 pub use self::details::TlsDetails;
 pub use self::failure::TlsFailure;
-pub use self::pair::{Pair, ServerPair};
+pub use self::pair::{Pair, ServerPair, opened_key};
 pub use self::self_signed::self_signed;
 pub(crate) use self::session::Session;
 pub(crate) use self::shared::Room;

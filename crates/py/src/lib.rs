@@ -26,6 +26,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(server::follow, module)?)?;
     module.add_function(wrap_pyfunction!(server::self_signed, module)?)?;
     module.add_function(wrap_pyfunction!(server::memory_file, module)?)?;
+    module.add_function(wrap_pyfunction!(server::opened_key, module)?)?;
     module.add_function(wrap_pyfunction!(native::response::field_line, module)?)?;
     module.add_function(wrap_pyfunction!(
         native::response::complete_response,

@@ -26,7 +26,7 @@ use crate::run::exchanges::Exchanges;
 use crate::wsgi::Placement;
 
 pub(crate) use siblings::Siblings;
-pub(crate) use tls::{TicketSecret, TlsConfig, memory_file, self_signed};
+pub(crate) use tls::{TicketSecret, TlsConfig, memory_file, opened_key, self_signed};
 
 /// One worker's reactor with HTTP on it.
 #[pyclass(module = "bolide._core", frozen, weakref)]

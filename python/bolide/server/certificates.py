@@ -1,16 +1,15 @@
 """Reads certificates and keys, and notices when their files change.
 
 The supervisor reads them, so that every worker uses the same ones: a worker that starts inherits
-them, and one that runs gets new ones through a socket, in a file that is only in memory.
+them, and one that runs gets new ones through a socket (`certificate_channel`). It also opens keys
+that have a password, which takes long, so that no worker has to.
 """
 
 from __future__ import annotations
 
 import os
-import socket
+import stat
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from bolide import _core
 from bolide.config.tls import Pair
 from bolide.errors import ConfigError
+from bolide.server import certificate_channel
 from bolide.server.logs import logger
 
 if TYPE_CHECKING:
@@ -28,12 +28,15 @@ CHECK_S = 2.0
 DAY_S = 86_400
 SOON_DAYS = 14
 DEVELOPMENT_NAMES = ["localhost", "127.0.0.1", "::1"]
-MESSAGE = b"t"
 
-Content = tuple[list[tuple[bytes, bytes, bytes | None]], bytes | None]
-"""What the files contain: certificates, key and password of each pair; and clients' authorities."""
+Content = tuple[list[tuple[bytes, bytes]], bytes | None]
+"""What the files contain: certificates and opened key of each pair; and clients' authorities."""
 Signature = tuple[tuple[int, int, int] | None, ...]
 """Of each file: its modification time, its inode and its length; None if there is none."""
+
+
+class UnreadableError(ConfigError):
+    """A file cannot be read. It is tried again: its owner, or an upper folder's, may change."""
 
 
 class Certificates:
@@ -50,6 +53,8 @@ class Certificates:
         self._paths += [settings.client_ca] if settings.client_ca else []
         self._secret = _core.TicketSecret()
         self._own: tuple[bytes, bytes] | None = None
+        self._unreadable: UnreadableError | None = None
+        """Why the last attempt to read the files failed, if one of them could not be read."""
         self._used = self._seen = self._signature()
         self._content = self._read()
         self.current = self._offer(self._content)
@@ -62,22 +67,30 @@ class Certificates:
 
     def look(self) -> bool:
         """Use the files' content if it has changed; return whether other certificates are used."""
+        return self.is_due() and self.renew(is_asked=False)
+
+    def is_due(self) -> bool:
+        """Return whether the files' content is to be read: it changed, or could not be read."""
         self.next_look = time.monotonic() + CHECK_S
-        self._secret.advance()
+        self.forget_keys()
         self._warn()
         before, self._seen = self._seen, self._signature()
-        if self._seen == self._used or self._seen != before:
-            return False
-        return self.renew()
+        return self._seen == before and (self._seen != self._used or self._unreadable is not None)
 
-    def renew(self) -> bool:
-        """Use the files' content; return whether it could be used. If not, that is logged."""
+    def renew(self, *, is_asked: bool = True) -> bool:
+        """Use the files' content; return whether it could be used.
+
+        If not, that is logged: each time it `is_asked` for, or else if the reason is a new one.
+        """
         self._used = self._seen = self._signature()
+        known, self._unreadable = str(self._unreadable), None
         try:
             content = self._read()
             self.current = self._offer(content)
         except ConfigError as error:
-            logger.error("%s; the previous certificates remain in use", error)
+            self._unreadable = error if isinstance(error, UnreadableError) else None
+            if is_asked or str(error) != known:
+                logger.error("%s; the previous certificates remain in use", error)
             return False
         self._content = content
         self.generation += 1
@@ -87,13 +100,17 @@ class Certificates:
         self._warn()
         return True
 
+    def forget_keys(self) -> None:
+        """Forget the keys of tickets that are not accepted any more."""
+        self._secret.advance()
+
     def take(self, fd: int) -> bool:
-        """Use what `Channel.send` has sent to this process; return whether there was anything.
+        """Use what a `Channel` has sent to this process; return whether there was anything.
 
         Raises:
             EOFError: the supervisor has ended.
         """
-        received = _receive(fd)
+        received = certificate_channel.receive(fd)
         if received is None:
             return False
         self._content = msgspec.msgpack.decode(received, type=Content)
@@ -108,24 +125,32 @@ class Certificates:
         return tuple(_stat(path) for path in self._paths)
 
     def _read(self) -> Content:
-        pairs = [self._read_pair(pair) for pair in self._pairs]
+        pairs = [self._read_pair(index) for index in range(len(self._pairs))]
         ca = self._settings.client_ca
         return pairs, _bytes("client_ca", ca) if ca else None
 
-    def _read_pair(self, pair: Pair) -> tuple[bytes, bytes, bytes | None]:
+    def _read_pair(self, index: int) -> tuple[bytes, bytes]:
+        pair = self._pairs[index]
         if pair.is_self_signed:
             self._own = self._own or _core.self_signed(DEVELOPMENT_NAMES)
-            return (*self._own, None)
-        password = _bytes("key_password_file", pair.password) if pair.password else None
-        if password is not None:
+            return self._own
+        certificate, key = _bytes("certificate", pair.certificate), _bytes("key", pair.key)
+        if pair.password:
+            password = _bytes("key_password_file", pair.password)
             password = password.partition(b"\n")[0].removesuffix(b"\r")
-        return _bytes("certificate", pair.certificate), _bytes("key", pair.key), password
+            try:
+                key = _core.opened_key(key, password)
+            except ValueError as error:
+                option, _, *rest = error.args
+                arguments = (option, index, *rest)
+                raise ConfigError(_explained(arguments, self._pairs, self._settings)) from None
+        return certificate, key
 
     def _offer(self, content: Content) -> _core.TlsConfig:
         pairs, client_ca = content
         try:
             return _core.TlsConfig(
-                pairs,
+                [(certificate, key, None) for certificate, key in pairs],
                 protocols=list(self._settings.alpn),
                 minimum=self._settings.tls_minimum,
                 client_ca=client_ca,
@@ -167,62 +192,6 @@ def _date(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
-@dataclass(slots=True)
-class Channel:
-    """The supervisor's end of the socket through which one worker gets new certificates."""
-
-    fd: int
-    generation: int
-    """Of the certificates that the worker has, or is about to take."""
-
-    def send(self, certificates: Certificates) -> None:
-        """Send what is in use, unless the worker has it. If there is no room now, try again later.
-
-        It needs only room for a descriptor, however long the certificates are.
-        """
-        if self.generation == certificates.generation:
-            return
-        memory_fd = certificates.in_memory()
-        end = socket.socket(fileno=self.fd)
-        try:
-            socket.send_fds(end, [MESSAGE], [memory_fd])
-            self.generation = certificates.generation
-        except BlockingIOError:
-            pass
-        except OSError:  # the worker has ended
-            self.generation = certificates.generation
-        finally:
-            end.detach()
-            os.close(memory_fd)
-
-
-def channel(generation: int) -> tuple[Channel, int]:
-    """Create a channel; return the supervisor's end, and the descriptor for the worker."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    theirs.setblocking(False)
-    return Channel(ours.detach(), generation), theirs.detach()
-
-
-def _receive(fd: int) -> bytes | None:
-    """Return what was sent last; None if nothing was. Raises `EOFError` at the end."""
-    end = socket.socket(fileno=fd)
-    content = None
-    try:
-        while True:
-            message, fds, *_ = socket.recv_fds(end, len(MESSAGE), 1)
-            for memory_fd in fds:
-                with open(memory_fd, "rb") as file:
-                    file.seek(0)
-                    content = file.read()
-            if not message:
-                raise EOFError
-    except BlockingIOError:
-        return content
-    finally:
-        end.detach()
-
-
 def _stat(path: str) -> tuple[int, int, int] | None:
     try:
         found = os.stat(path)
@@ -232,15 +201,24 @@ def _stat(path: str) -> tuple[int, int, int] | None:
 
 
 def _bytes(option: str, path: str) -> bytes:
+    remedy = "give the path of a file in PEM"
+    if option == "key_password_file":
+        remedy = "give the path of a file with the password"
     try:
-        return Path(path).read_bytes()
+        # A pipe would make the server wait for somebody who writes.
+        with open(path, "rb", opener=_open_at_once) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read()
     except OSError as error:
-        remedy = "give the path of a file in PEM"
         if isinstance(error, PermissionError):
             remedy = "let the user of the server read it"
-        if option == "key_password_file":
-            remedy = remedy.replace("in PEM", "with the password")
-        raise ConfigError(f"{option}: cannot read {path}: {error.strerror}; {remedy}") from None
+        text = f"{option}: cannot read {path}: {error.strerror}; {remedy}"
+        raise UnreadableError(text) from None
+    raise UnreadableError(f"{option}: {path} is not a regular file; {remedy}")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 REMEDIES = {

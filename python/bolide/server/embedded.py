@@ -202,7 +202,10 @@ class Server:
                 async with asyncio.timeout(None if certificates is None else CHECK_S):
                     await self._stop.wait()
             except TimeoutError:
-                if certificates is not None and certificates.look():
+                if certificates is None or not certificates.is_due():
+                    continue
+                # A key with a password takes long to open.
+                if await asyncio.to_thread(certificates.renew, is_asked=False):
                     service.server.renew_tls(certificates.current)
 
     async def _has_started(self, service: Service) -> bool:

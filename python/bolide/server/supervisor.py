@@ -26,7 +26,16 @@ from typing import TYPE_CHECKING
 
 from bolide import _core
 from bolide.errors import ConfigError, Error, StartupError
-from bolide.server import capacity, certificates, child, listener, loop, stderr, worker
+from bolide.server import (
+    capacity,
+    certificate_channel,
+    certificates,
+    child,
+    listener,
+    loop,
+    stderr,
+    worker,
+)
 from bolide.server.logs import logger
 
 if TYPE_CHECKING:
@@ -64,7 +73,7 @@ class Slot:
     """How long the last successor waited."""
     due: float | None = None
     """When the next one starts."""
-    channel: certificates.Channel | None = None
+    channel: certificate_channel.Channel | None = None
     """Through which the worker gets new certificates."""
 
 
@@ -199,7 +208,8 @@ class Supervisor:
         channel_fd = None
         try:
             if self._certificates is not None:
-                slot.channel, channel_fd = certificates.channel(self._certificates.generation)
+                generation = self._certificates.generation
+                slot.channel, channel_fd = certificate_channel.channel(generation)
                 close_fds.append(slot.channel.fd)
             work = partial(worker.run, self._job, slot.number - 1, channel_fd)
             slot.child = child.start(work, close_fds, self._actions)
@@ -227,9 +237,10 @@ class Supervisor:
     def _send_certificates(self) -> None:
         if self._certificates is None:
             return
+        used = self._certificates
         for slot in self._slots:
             if slot.channel is not None:
-                slot.channel.send(self._certificates)
+                slot.channel.send(used.generation, used.in_memory)
 
     def _hear(self, slot: Slot) -> None:
         """Read a report; after the last worker's first one, announce that the server is ready."""

@@ -39,6 +39,9 @@ SHUTDOWN_S_MIN = 0.15
 ORPHAN_MS = 1000
 """Time beyond the graceful time for a worker to exit by itself, after the supervisor has died."""
 
+FORGET_S = 600
+"""How often the keys of old tickets are forgotten. They are of no use after hours."""
+
 is_worker = False
 """Whether this process is a worker; `bolide.run` refuses to start a server inside a server."""
 
@@ -107,6 +110,7 @@ async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: 
     _report(report_fd, {"ready": True, "connection_bytes_max": service.server.connection_bytes_max})
     if job.certificates is not None and channel_fd is not None:
         _take_certificates(channel_fd, job.certificates, service)
+        _forget_keys(job.certificates)
     await stop.wait()
     within_s = drain_s(job.settings.graceful_timeout_ms / 1000)
     await asyncio.gather(redirection.stop(within_s), service.stop(within_s))
@@ -127,6 +131,12 @@ def _take_certificates(channel_fd: int, certificates: Certificates, service: Ser
             asyncio.get_running_loop().remove_reader(channel_fd)
 
     asyncio.get_running_loop().add_reader(channel_fd, arrived)
+
+
+def _forget_keys(certificates: Certificates) -> None:
+    """Forget the keys of old tickets from time to time, also if no client connects."""
+    certificates.forget_keys()
+    asyncio.get_running_loop().call_later(FORGET_S, _forget_keys, certificates)
 
 
 def _startup_failed(report_fd: int, error: ConfigError | StartupError | SystemExit) -> int:

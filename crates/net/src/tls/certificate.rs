@@ -124,10 +124,10 @@ pub(super) fn fingerprint(der: &[u8]) -> String {
     hexadecimal(digest::digest(&digest::SHA256, der).as_ref(), ":").to_uppercase()
 }
 
-/// A certificate as PEM (RFC 7468).
-pub(super) fn to_pem(der: &[u8]) -> String {
+/// Bytes in DER as PEM (RFC 7468), with the label of what they are.
+pub(super) fn to_pem(label: &str, der: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    let mut text = format!("-----BEGIN {label}-----\n");
     // 48 bytes are a line of 64 characters.
     for line in der.chunks(48) {
         for group in line.chunks(3) {
@@ -142,7 +142,7 @@ pub(super) fn to_pem(der: &[u8]) -> String {
         }
         text.push('\n');
     }
-    text + "-----END CERTIFICATE-----\n"
+    text + &format!("-----END {label}-----\n")
 }
 
 fn hexadecimal(bytes: &[u8], separator: &str) -> String {
@@ -294,7 +294,10 @@ mod tests {
         assert_eq!(read.subject(), "C=DE,CN=a\\, b");
         assert_eq!(read.issuer(), read.subject());
         assert_eq!(read.serial(), "AB01");
-        assert_eq!(to_pem(made.der()), made.pem().replace("\r\n", "\n"));
+        assert_eq!(
+            to_pem("CERTIFICATE", made.der()),
+            made.pem().replace("\r\n", "\n")
+        );
         assert_eq!(fingerprint(made.der()).len(), 32 * 3 - 1);
         assert!(Certificate::read(&made.der()[..40]).is_none());
     }

@@ -142,7 +142,18 @@ pub(super) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     match found {
         Ok(chain) if chain.is_empty() => Err(TlsError::NoCertificate),
         Ok(chain) => Ok(chain),
-        Err(error) => Err(TlsError::BadCertificate(error.to_string())),
+        Err(error) => Err(TlsError::BadCertificate(not_pem(&error).to_owned())),
+    }
+}
+
+/// What is wrong with a file in PEM. The parser's own text quotes the line, which may be a part of a key.
+pub(super) fn not_pem(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "it is not PEM: an END line is missing",
+        pem::Error::IllegalSectionStart { .. } => "it is not PEM: a BEGIN line is malformed",
+        pem::Error::Base64Decode(_) => "it is not PEM: a section is not base64",
+        pem::Error::SectionTooLarge => "it is not PEM: a section is too long",
+        _ => "it is not PEM",
     }
 }
 

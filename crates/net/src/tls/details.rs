@@ -18,6 +18,14 @@ pub struct TlsDetails {
 }
 
 impl TlsDetails {
+    /// Bytes that it holds in memory.
+    pub fn held_bytes(&self) -> usize {
+        let server_name = self.server_name.as_ref().map_or(0, String::capacity);
+        let server = self.server_certificate.as_ref().map_or(0, Vec::capacity);
+        let clients = self.client_certificates.iter().map(Vec::capacity);
+        size_of::<TlsDetails>() + server_name + server + clients.sum::<usize>()
+    }
+
     /// The version as OpenSSL and Python name it.
     pub fn version_name(&self) -> &'static str {
         match self.version {
@@ -45,12 +53,14 @@ impl TlsDetails {
 
     /// The server's certificate in PEM.
     pub fn server_pem(&self) -> Option<String> {
-        self.server_certificate.as_deref().map(to_pem)
+        let der = self.server_certificate.as_deref()?;
+        Some(to_pem("CERTIFICATE", der))
     }
 
     /// The client's certificates in PEM.
     pub fn client_pems(&self) -> impl Iterator<Item = String> {
-        self.client_certificates.iter().map(|der| to_pem(der))
+        let certificates = self.client_certificates.iter();
+        certificates.map(|der| to_pem("CERTIFICATE", der))
     }
 
     /// What can be read of the client's certificate, if it sent one.

@@ -43,6 +43,8 @@ const CIPHERS: [(&[u8], &Algorithm, usize); 3] = [
     (b"\x60\x86\x48\x01\x65\x03\x04\x01\x2a", &AES_256, 32),
 ];
 const LABEL: &str = "ENCRYPTED PRIVATE KEY";
+const BEGIN: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----";
+const END: &str = "-----END ENCRYPTED PRIVATE KEY-----";
 
 /// Why a key with a password cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,9 +66,11 @@ pub(super) fn unlocked(
     text: &[u8],
     password: &[u8],
 ) -> Result<PrivatePkcs8KeyDer<'static>, Locked> {
+    let text = String::from_utf8_lossy(text);
+    let section = section(&text).ok_or(Locked::Unknown)?;
     // The parser does not know the label, so the key is given one that it knows.
-    let text = String::from_utf8_lossy(text).replace(LABEL, "CERTIFICATE");
-    let der = CertificateDer::from_pem_slice(text.as_bytes()).map_err(|_| Locked::Unknown)?;
+    let section = section.replace(LABEL, "CERTIFICATE");
+    let der = CertificateDer::from_pem_slice(section.as_bytes()).map_err(|_| Locked::Unknown)?;
     let method = Method::read(&der).ok_or(Locked::Unknown)?;
     let key = method.decrypt(password).ok_or(Locked::Wrong)?;
     // A wrong password passes the check of the padding once in 256 times.
@@ -74,6 +78,14 @@ pub(super) fn unlocked(
     is_key
         .then(|| PrivatePkcs8KeyDer::from(key))
         .ok_or(Locked::Wrong)
+}
+
+/// The section with the key of a file that may have certificates too.
+fn section(text: &str) -> Option<&str> {
+    let (start, _) = text.match_indices(BEGIN).next()?;
+    let section = text.get(start..)?;
+    let (end, _) = section.match_indices(END).next()?;
+    section.get(..end + END.len())
 }
 
 /// How a key is encrypted, and its encrypted bytes.

@@ -9,8 +9,8 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 
-use super::certificate::{self, Certificate};
-use super::config::{TlsError, certificates, provider};
+use super::certificate::{self, Certificate, to_pem};
+use super::config::{TlsError, certificates, not_pem, provider};
 use super::encrypted_key::{Locked, is_locked, unlocked};
 
 /// A certificate chain and its private key, both in PEM.
@@ -59,6 +59,23 @@ impl ServerPair {
     }
 }
 
+/// Opens a key in PEM that has a password, and returns it in PEM without one; None if it has none.
+///
+/// Cost: up to seconds of processor time, as the encryption asks for.
+///
+/// # Errors
+/// If the password is another one, or the way of its encryption is not supported.
+pub fn opened_key(key: &[u8], password: &[u8]) -> Result<Option<String>, TlsError> {
+    if !is_locked(key) {
+        return Ok(None);
+    }
+    match unlocked(key, password) {
+        Ok(key) => Ok(Some(to_pem("PRIVATE KEY", key.secret_pkcs8_der()))),
+        Err(Locked::Wrong) => Err(TlsError::WrongPassword),
+        Err(Locked::Unknown) => Err(TlsError::UnknownEncryption),
+    }
+}
+
 impl fmt::Debug for ServerPair {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Nothing of the key.
@@ -67,17 +84,62 @@ impl fmt::Debug for ServerPair {
 }
 
 fn private_key(text: &[u8], password: Option<&[u8]>) -> Result<PrivateKeyDer<'static>, TlsError> {
-    if is_locked(text) {
-        let password = password.ok_or(TlsError::Locked)?;
-        return match unlocked(text, password) {
-            Ok(key) => Ok(key.into()),
-            Err(Locked::Wrong) => Err(TlsError::WrongPassword),
-            Err(Locked::Unknown) => Err(TlsError::UnknownEncryption),
-        };
-    }
+    let opened = match password {
+        Some(password) => opened_key(text, password)?,
+        None if is_locked(text) => return Err(TlsError::Locked),
+        None => None,
+    };
+    let text = opened.as_ref().map_or(text, String::as_bytes);
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         pem::Error::NoItemsFound => TlsError::NoKey,
-        // The parser's text may quote the line.
-        _ => TlsError::BadKey("it is not PEM".to_owned()),
+        error => TlsError::BadKey(not_pem(&error).to_owned()),
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use super::*;
+
+    /// Whatever is wrong with a file, what is said of it contains nothing of the key that may be in it.
+    #[test]
+    fn no_error_quotes_the_file() {
+        let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let both = certificate.clone() + &key;
+        let secret: Vec<&str> = key.lines().filter(|line| !line.starts_with('-')).collect();
+        let mut broken = vec![both.replace("-----END PRIVATE KEY-----", "")];
+        let ends = both.match_indices('\n').map(|(at, _)| at);
+        broken.extend(ends.map(|at| [&both[..at], &both[at + 1..]].concat()));
+        broken.extend(
+            secret
+                .iter()
+                .map(|line| both.replace(line, &format!("{line}?"))),
+        );
+        let texts = broken.iter().flat_map(|text| {
+            let text = text.as_bytes();
+            let pairs = [
+                (text, text),
+                (text, key.as_bytes()),
+                (certificate.as_bytes(), text),
+            ];
+            pairs.map(|(certificates, key)| ServerPair::read(Pair { certificates, key }, None))
+        });
+        let texts: Vec<String> = texts
+            .filter_map(|read| read.err().map(|it| it.to_string()))
+            .collect();
+        assert!(texts.len() > broken.len());
+        for text in texts {
+            assert!(text.len() < 80, "{text}");
+            for line in &secret {
+                let part = &line[..8];
+                let as_numbers = format!("{:?}", part.as_bytes());
+                assert!(!text.contains(part), "{text}");
+                assert!(
+                    !text.contains(as_numbers.trim_matches(['[', ']'])),
+                    "{text}"
+                );
+            }
+        }
+    }
 }

@@ -115,6 +115,21 @@ fn kind(error: &TlsError) -> &'static str {
     }
 }
 
+/// Opens a key in PEM with its password, without the interpreter; a key that has none is returned as it is. The index in an error is 0.
+#[pyfunction]
+pub(crate) fn opened_key<'py>(
+    py: Python<'py>,
+    key: Vec<u8>,
+    password: Vec<u8>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let opened = py.detach(|| net::opened_key(&key, &password));
+    let opened = opened.map_err(|error| named(&error, 0))?;
+    Ok(PyBytes::new(
+        py,
+        opened.as_ref().map_or(key.as_slice(), String::as_bytes),
+    ))
+}
+
 /// Makes a certificate for names and addresses that only its own key has signed, and its key; both in PEM.
 #[pyfunction]
 pub(crate) fn self_signed<'py>(
