@@ -110,6 +110,12 @@ impl Transport {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
+    /// Whether the whole ClientHello of its TLS handshake has arrived.
+    pub fn has_client_hello(&self) -> bool {
+        let tls = self.tls.as_ref();
+        tls.is_some_and(|tls| tls.with(|session| session.has_client_hello()))
+    }
+
     /// Whether the peer sends text where TLS was expected. Bytes pass unchanged in both directions then.
     pub fn lacks_tls(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_plain())

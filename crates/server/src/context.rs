@@ -30,11 +30,11 @@ pub(crate) const REQUEST_SPARE_BYTES: usize = 1 << 20;
 /// A connection may have at most one request in work for so many descriptors of the process.
 const DESCRIPTORS_PER_EXCHANGE: u64 = 64;
 
-/// How many TLS handshakes are under way, and whether others wait.
+/// How many TLS handshakes have a place, and how many wait for one.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakePlaces {
     pub(crate) taken: u64,
-    pub(crate) are_awaited: bool,
+    pub(crate) awaited: u64,
 }
 
 /// Limits, time, and the buffers of the pass.

@@ -266,7 +266,10 @@ impl Link {
             Sending::Open => 0,
             Sending::Full(backlog) | Sending::Arriving(backlog) => backlog.held_bytes(),
         };
-        unsent + self.transport.held_bytes()
+        match self.transport.is_secure() {
+            true => unsent + self.transport.held_bytes() + self.details_bytes(),
+            false => unsent,
+        }
     }
 
     /// Sends the context's send buffer and keeps what the socket does not accept. With `is_followed`, a file or the end of the connection

@@ -2,8 +2,11 @@
 //!
 //! | handshake | waits for | until |
 //! | --- | --- | --- |
-//! | without a place | its peer's first byte, or a place | `tls_handshake_timeout_ms` after the connection's start |
-//! | with a place | its turn (`reactor/handshakes.rs`), or its peer | the same; if others wait for a place, 2 s without a byte of its peer |
+//! | without a place | its peer's next byte, or a place | `tls_handshake_timeout_ms` after the connection's start |
+//! | with a place | its turn (`reactor/handshakes.rs`), or its peer | the same; if others wait for a place, [`allowed_ms`] after it got its own |
+//!
+//! A place is kept from the whole ClientHello on. Until then it is only taken for the step that reads what has arrived, so clients that send
+//! the ClientHello octet by octet keep no place from others, however many they are.
 
 use std::io;
 
@@ -15,8 +18,10 @@ use crate::h1::H1;
 use crate::link::{Fate, Link, Turn};
 use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 
-/// How long a peer may be silent while others wait for its place. Longer than one retransmission, after which a slow network goes on.
-const SILENCE_MS_MAX: u64 = 2000;
+/// How long a place may be kept while others wait for it, if these are few. Longer than one retransmission, after which a slow network goes on.
+const KEPT_MS_MAX: u64 = 2000;
+/// The same if they are many: a round trip of a slow network.
+const KEPT_MS_MIN: u64 = 500;
 
 /// What a client gets that sends plain HTTP to a port with TLS.
 const EXPECTS_TLS: &str = "This port expects HTTPS; use https:// instead of http://.";
@@ -27,44 +32,55 @@ const TLS_MAJOR_VERSION: u8 = 3;
 /// The TLS handshake of one connection.
 pub(crate) struct Handshake {
     since_ms: u64,
-    /// The last step, or the last time that it was found to wait for its peer.
-    checked_ms: u64,
-    has_place: bool,
+    place: Place,
+}
+
+/// Whether a handshake has one of the places.
+#[derive(Clone, Copy)]
+enum Place {
+    Without,
+    /// When it got it, and when it was last checked whether others wait.
+    With {
+        since_ms: u64,
+        checked_ms: u64,
+    },
 }
 
 impl Handshake {
     pub(crate) fn new(now_ms: u64) -> Handshake {
         Handshake {
             since_ms: now_ms,
-            checked_ms: now_ms,
-            has_place: false,
+            place: Place::Without,
         }
     }
 
     /// Takes a place, if it has none. Returns false if there is none.
     pub(crate) fn takes_place(&mut self, context: &mut Context) -> bool {
-        if !self.has_place && context.handshakes.taken < context.limits.tls_handshakes_max {
-            self.has_place = true;
-            context.handshakes.taken += 1;
+        let places = &mut context.handshakes;
+        if matches!(self.place, Place::Without) && places.taken < context.limits.tls_handshakes_max
+        {
+            let now_ms = context.clock.now_ms();
+            self.place = Place::With {
+                since_ms: now_ms,
+                checked_ms: now_ms,
+            };
+            places.taken += 1;
         }
-        self.has_place
+        matches!(self.place, Place::With { .. })
     }
 
     /// Frees its place.
     pub(crate) fn leave(&mut self, places: &mut HandshakePlaces) {
-        places.taken -= u64::from(std::mem::take(&mut self.has_place));
-    }
-
-    /// A step follows.
-    pub(crate) fn goes_on(&mut self, now_ms: u64) {
-        self.checked_ms = now_ms;
+        if let Place::With { .. } = std::mem::replace(&mut self.place, Place::Without) {
+            places.taken -= 1;
+        }
     }
 
     /// When to check whether it has to end.
     pub(crate) fn deadline_ms(&self, context: &Context) -> u64 {
-        match self.has_place {
-            true => self.end_ms(context).min(self.checked_ms + SILENCE_MS_MAX),
-            false => self.end_ms(context),
+        match self.place {
+            Place::With { checked_ms, .. } => self.end_ms(context).min(checked_ms + KEPT_MS_MIN),
+            Place::Without => self.end_ms(context),
         }
     }
 
@@ -80,11 +96,26 @@ impl Handshake {
     /// Checks whether it has to end. `has_turn` if it waits for this server.
     pub(crate) fn is_late(&mut self, has_turn: bool, context: &Context) -> bool {
         let now_ms = context.clock.now_ms();
-        let is_silent = self.has_place && !has_turn && context.handshakes.are_awaited;
-        let is_silent = is_silent && now_ms >= self.checked_ms + SILENCE_MS_MAX;
-        self.checked_ms = now_ms;
-        is_silent || self.end_ms(context) <= now_ms
+        let mut is_over = self.end_ms(context) <= now_ms;
+        if let Place::With {
+            since_ms,
+            checked_ms,
+        } = &mut self.place
+        {
+            *checked_ms = now_ms;
+            let kept_ms = now_ms.saturating_sub(*since_ms);
+            let are_awaited = context.handshakes.awaited > 0;
+            is_over |= are_awaited && !has_turn && kept_ms >= allowed_ms(context);
+        }
+        is_over
     }
+}
+
+/// How long a place may be kept while others wait: the less, the more of them there are for each place.
+fn allowed_ms(context: &Context) -> u64 {
+    let places = context.limits.tls_handshakes_max.max(1);
+    let all = places.saturating_add(context.handshakes.awaited);
+    (KEPT_MS_MAX.saturating_mul(places) / all).max(KEPT_MS_MIN)
 }
 
 impl Connection {
@@ -105,13 +136,15 @@ impl Connection {
         buffer: &mut [u8],
     ) -> Fate {
         self.has_turn = false;
-        if let Phase::Handshake(handshake) = &mut self.phase {
-            handshake.goes_on(context.clock.now_ms());
-        }
         if !self.link.send_owed() {
             return self.abandon(context, app);
         }
         let fate = self.readable(context, app, buffer, false);
+        if let Phase::Handshake(handshake) = &mut self.phase
+            && !self.link.has_client_hello()
+        {
+            handshake.leave(&mut context.handshakes);
+        }
         // Events of the meantime were not kept.
         self.link.note_unread();
         fate

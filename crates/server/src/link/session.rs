@@ -22,6 +22,15 @@ impl Link {
         self.tls.get_or_init(details).as_ref()
     }
 
+    /// Bytes of what was collected for them.
+    #[inline]
+    pub(super) fn details_bytes(&self) -> usize {
+        match self.tls.get() {
+            Some(Some(details)) => details.held_bytes(),
+            _ => 0,
+        }
+    }
+
     /// Whether input was read from the socket that [`Link::receive`] has not returned: no event reports it.
     #[inline]
     pub(crate) fn has_buffered(&self) -> bool {
@@ -43,6 +52,11 @@ impl Link {
     #[inline]
     pub(crate) fn is_handshaking(&self) -> bool {
         self.transport.is_handshaking()
+    }
+
+    /// Whether the whole ClientHello has arrived.
+    pub(crate) fn has_client_hello(&self) -> bool {
+        self.transport.has_client_hello()
     }
 
     /// Whether the peer does not use TLS, although it has to.

@@ -72,7 +72,7 @@ impl<A: App> Worker<A> {
                 connection.is_some_and(|it| it.id() == *id)
             });
         }
-        self.context.handshakes.are_awaited = !self.handshakes.waiting.is_empty();
+        self.context.handshakes.awaited = self.handshakes.waiting.len() as u64;
     }
 
     /// Takes the next connection that has a place.

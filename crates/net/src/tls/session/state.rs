@@ -23,6 +23,11 @@ impl Session {
         matches!(self.phase, Phase::Waiting | Phase::Handshaking)
     }
 
+    /// Whether a server has received the whole ClientHello: it has chosen its certificate.
+    pub(crate) fn has_client_hello(&self) -> bool {
+        self.chosen.is_some()
+    }
+
     /// Whether the peer does not speak TLS.
     pub(crate) fn is_plain(&self) -> bool {
         self.phase == Phase::Plain
