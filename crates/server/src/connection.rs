@@ -5,7 +5,7 @@
 //! | `Handshake` | the TLS handshake is complete; `tls_handshake_timeout_ms` | `Preface`; closed |
 //! | `Preface` | the first bytes arrive, which select the protocol; `header_timeout_ms` | the protocol; closed |
 //! | `H1`, `H2` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
-//! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it is stuck, or sends too much or too long | closed |
+//! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it is stuck, or sends for too long | closed |
 //! | `Cutting` | the peer has received what was sent; it is stuck | reset |
 //!
 //! Two invariants hold. Every open connection has a deadline, an application that owes a response, or a turn that is due. When all
@@ -30,11 +30,12 @@ use crate::mailbox::Command;
 use crate::response::NO_MEMORY;
 use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 
-/// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers a moderate upload whose sender
-/// reads the response only after the upload, as proxies do.
+/// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers most uploads: many clients read
+/// the response only after the upload, and with TLS lose it if that is cut off. There is no limit of bytes: a peer that wants to occupy a
+/// connection and its bandwidth can do so for longer with requests that are served.
 const LINGERS_MAX: u64 = 15;
-/// Minimum number of bytes discarded; `body_bytes_max` if that is more.
-const LINGER_BYTES: u64 = 1 << 20;
+/// Maximum bytes that are discarded of a connection while the server stops.
+const STOPPING_DISCARDED_BYTES: u64 = 1 << 20;
 
 enum Phase {
     Handshake(Handshake),
@@ -46,7 +47,6 @@ enum Phase {
     H1(H1),
     H2(Box<H2>),
     Lingering {
-        discarded_bytes: u64,
         /// When to check whether everything has arrived, or the last time the peer sent anything after it had.
         arrived: Arrived,
         until_ms: u64,
@@ -209,22 +209,11 @@ impl Connection {
                 let bytes = buffer.get(..count).unwrap_or_default();
                 self.start(context, app, bytes)
             }
-            (
-                Phase::Lingering {
-                    discarded_bytes,
-                    arrived,
-                    ..
-                },
-                Received::Bytes(count),
-            ) => {
-                *discarded_bytes += count as u64;
+            (Phase::Lingering { arrived, .. }, Received::Bytes(_)) => {
                 if let Arrived::Since(since_ms) = arrived {
                     *since_ms = context.clock.now_ms();
                 }
-                match *discarded_bytes > context.limits.body_bytes_max.max(LINGER_BYTES) {
-                    true => Fate::Close,
-                    false => Fate::Open,
-                }
+                Fate::Open
             }
             (Phase::Handshake(_) | Phase::Cutting | Phase::H1(_), Received::Bytes(_)) => Fate::Open,
         }
@@ -406,7 +395,7 @@ impl Connection {
             protocol => protocol.stop(turn, unfinished), _ => return self.abandon(context, app));
         if unfinished.refused > before && self.link.shut(true) {
             // Unread input would make the kernel reset the connection and discard the response.
-            let mut left = LINGER_BYTES;
+            let mut left = STOPPING_DISCARDED_BYTES;
             while left > 0
                 && let Received::Bytes(count) = self.link.receive(buffer)
             {
@@ -466,7 +455,6 @@ impl Connection {
             Delivery::UnderWay | Delivery::Stuck => Arrived::CheckedAt(now_ms),
         };
         self.phase = Phase::Lingering {
-            discarded_bytes: 0,
             arrived,
             until_ms: now_ms.saturating_add(LINGERS_MAX.saturating_mul(linger_ms)),
         };
