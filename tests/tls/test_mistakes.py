@@ -118,6 +118,9 @@ def test_a_certificate_without_a_key_and_the_reverse(files: Files) -> None:
     )
     assert "has no certificate" in refusal(certificate=certificate, key=[key, key])
     assert mistake("--key", key).endswith("(--certificate PATH)")
+    empty = "the path is empty; give one (is a variable not set?)"
+    assert mistake("--certificate", "", "--key", key).endswith(f"certificate: {empty}")
+    assert mistake("--certificate", certificate, "--key", "").endswith(f" key: {empty}")
 
 
 def test_content_that_is_not_what_it_should_be(
@@ -234,6 +237,7 @@ def test_tables_with_mistakes(files: Files) -> None:
         ("--ssl-ca-certs=ca.pem", "use --client-ca and --client-certificate"),
         ("--ssl-cert-reqs=2", "use --client-certificate none, optional or required"),
         ("--ssl-version=5", "use --tls-minimum 1.2 or 1.3"),
+        ("--http=2", "--alpn and --h2c select HTTP/2"),
         ("--ssl-ciphers=TLSv1", "leave it out: only secure cipher suites are offered"),
     ],
 )

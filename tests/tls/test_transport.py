@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 import time
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,15 @@ def hello(context: ssl.SSLContext) -> bytes:
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
     return outgoing.read()
+
+
+def test_the_line_at_startup_says_that_a_unix_socket_uses_tls(
+    start: Start, files: Files, tmp_path: Path
+) -> None:
+    path = tmp_path / "socket"
+    server = start("basic.py", *files.options, "--uds", str(path))
+    assert f"basic.py on unix:{path} (" in server.lines[-1]
+    assert server.lines[-1].endswith(", TLS on every address)\n")
 
 
 def test_plain_http_gets_a_400_that_says_so(server: Server) -> None:

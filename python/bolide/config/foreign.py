@@ -69,7 +69,7 @@ ADVICE = {
     "--group": SERVICE_MANAGER,
     "--h11-max-incomplete-event-size": "use --header-section-bytes-max",
     "--header": "the application sets header fields",
-    "--http": "leave it out: there is one HTTP/1.1 parser",
+    "--http": "leave it out: there is one HTTP/1.1 parser; --alpn and --h2c select HTTP/2",
     "--http1-buffer-size": "use --header-section-bytes-max",
     "--http1-header-read-timeout": "use --header-timeout-ms",
     "--http2": HTTP2,

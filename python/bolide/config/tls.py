@@ -53,6 +53,9 @@ def pairs(
     Raises:
         ConfigError: there are more of one than of another.
     """
+    for name, paths in (("certificate", certificates), ("key", keys)):
+        if "" in paths:
+            raise ConfigError(f"{name}: the path is empty; give one (is a variable not set?)")
     remaining = list(keys)
     found: list[Pair] = []
     for certificate in certificates:

@@ -104,6 +104,9 @@ def announce(name: str, listeners: Iterable[Listener], processes: str = "") -> N
     modes = sorted({each.mode for each in opened} - {""})
     details = [processes] if processes else []
     details += [f"socket mode {' and '.join(modes)}"] if modes else []
+    # The address of a UNIX socket has no scheme that would say it.
+    is_unsaid = any(each.address.path and each.address.scheme == "https" for each in opened)
+    details += ["TLS on every address"] if is_unsaid else []
     by = f" ({', '.join(details)})" if details else ""
     logger.info("Bolide %s serving %s on %s%s", _core.__version__, name, addresses, by)
 
