@@ -131,15 +131,51 @@ def test_content_that_is_not_what_it_should_be(
     assert refusal(certificate=files.certificate, key=other.key) == text
     assert mistake("--certificate", str(files.certificate), "--key", str(other.key)).endswith(text)
     found = refusal(certificate=files.key, key=files.key)
-    assert found.startswith(f"certificate: {files.key} has no certificate in PEM; `openssl x509")
+    text = "has a private key and no certificate; give the file with the certificate"
+    assert found == f"certificate: {files.key} {text}"
     found = refusal(certificate=files.certificate, key=files.certificate)
-    assert found.startswith(f"key: {files.certificate} has no private key in PEM; `openssl pkey")
+    text = "has a certificate and no private key; give the file with its private key"
+    assert found == f"key: {files.certificate} {text}"
     der = tmp_path / "der"
     der.write_bytes(b"\x30\x82\x01\x00\x00\xff")
     assert "has no certificate in PEM" in refusal(certificate=der, key=files.key)
     ca = {"client_ca": der, "client_certificate": "required"}
     found = refusal(certificate=files.certificate, key=files.key, **ca)
     assert found.startswith(f"client_ca: {der} has no certificate in PEM")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b" \n", "is empty; give the file with the certificate"),
+        (
+            b"-----BEGIN CERTIFICATE REQUEST-----\nAA==\n-----END CERTIFICATE REQUEST-----\n",
+            "has a request for a certificate; give the certificate that the authority issued",
+        ),
+        (
+            b"-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n",
+            "has a public key and no certificate; give the file with the certificate",
+        ),
+        (
+            b"\x30\x82\x09\x99\x02\x01\x03\x30",
+            "is PKCS #12; `openssl pkcs12 -in FILE -nokeys -out cert.pem` converts it",
+        ),
+        (b"hello", "has no certificate in PEM; give the file with it"),
+    ],
+)
+def test_a_file_that_has_something_else(
+    files: Files, tmp_path: Path, content: bytes, text: str
+) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(content)
+    assert refusal(certificate=other, key=files.key) == f"certificate: {other} {text}"
+
+
+def test_a_mark_of_the_encoding_is_ignored(files: Files) -> None:
+    for path in (files.certificate, files.key):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    given = {"certificate": files.certificate, "key": files.key}
+    assert Certificates(resolve(given, environ={})).current.certificates[0][0] == ["localhost"]
 
 
 @pytest.mark.parametrize("form", [PKCS8, TRADITIONAL])

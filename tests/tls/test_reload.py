@@ -22,7 +22,7 @@ from tls.conftest import SEEN
 
 pytestmark = pytest.mark.slow
 
-AGAIN = r"INFO .* the certificate was read again"
+AGAIN = r"INFO .* the certificate was read again: .*, valid until \d{4}-\d\d-\d\d \d\d:\d\d UTC$"
 KEPT = r"ERROR .*; the previous certificates remain in use"
 
 

@@ -17,7 +17,7 @@ import msgspec
 from bolide import _core
 from bolide.config.tls import Pair
 from bolide.errors import ConfigError
-from bolide.server import certificate_channel
+from bolide.server import certificate_channel, pem
 from bolide.server.logs import logger
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class Certificates:
         self._content = content
         self.generation += 1
         count = len(self._pairs)
-        logger.info("the certificate%s read again", " was" if count == 1 else "s were")
+        what = " was" if count == 1 else "s were"
+        logger.info("the certificate%s read again: %s", what, self._described())
         self._warn_from = 0.0
         self._warn()
         return True
@@ -160,6 +161,15 @@ class Certificates:
         except ValueError as error:
             raise ConfigError(_explained(error.args, self._pairs, self._settings)) from None
 
+    def _described(self) -> str:
+        """Return of each pair its file, its first name and the end of its validity."""
+        return "; ".join(
+            f"{pair.certificate}{f' for {names[0]}' if names else ''}, valid until {_date(last)}"
+            for pair, (names, _, last, _) in zip(
+                self._pairs, self.current.certificates, strict=True
+            )
+        )
+
     def _announce_own(self) -> None:
         for pair, (*_, fingerprint) in zip(self._pairs, self.current.certificates, strict=True):
             if pair.is_self_signed:
@@ -208,7 +218,8 @@ def _bytes(option: str, path: str) -> bytes:
         # A pipe would make the server wait for somebody who writes.
         with open(path, "rb", opener=_open_at_once) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return file.read()
+                # Editors of Windows write a mark of the encoding first.
+                return file.read().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         if isinstance(error, PermissionError):
             remedy = "let the user of the server read it"
@@ -222,12 +233,6 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 REMEDIES = {
-    ("certificate", "missing"): "has no certificate in PEM; "
-    "`openssl x509 -inform der -in FILE -out cert.pem` converts DER",
-    ("client_ca", "missing"): "has no certificate in PEM; "
-    "`openssl x509 -inform der -in FILE -out ca.pem` converts DER",
-    ("key", "missing"): "has no private key in PEM; "
-    "`openssl pkey -inform der -in FILE -out key.pem` converts DER",
     ("key", "locked"): "has a password; give the file with it too (--key-password-file PATH)",
     ("key", "encryption"): "is encrypted in a way that is not supported; "
     "`openssl pkcs8 -topk8 -in FILE -out key.pem` writes it in another",
@@ -245,6 +250,8 @@ def _explained(arguments: tuple[Any, ...], pairs: tuple[Pair, ...], settings: Se
     if kind == "password":
         return f"key_password_file: the password in {pair.password} does not open {pair.key}"
     path = {"certificate": pair.certificate, "client_ca": settings.client_ca}.get(option, pair.key)
+    if kind == "missing":
+        return f"{option}: {path} {pem.remedy(option, _bytes(option, path))}"
     if remedy := REMEDIES.get((option, kind)):
         return f"{option}: {path} {remedy}"
     return f"{option}: {path} cannot be used: {text}"

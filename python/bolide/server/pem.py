@@ -1,0 +1,45 @@
+"""What a file contains in the place of a certificate or a key, for messages about mistakes.
+
+It looks at labels (RFC 7468) and first bytes only, and quotes nothing of the file.
+"""
+
+from __future__ import annotations
+
+PKCS12 = b"\x02\x01\x03"
+"""The version with which PKCS #12 starts, in DER (RFC 7292 section 4)."""
+SEQUENCE = b"\x30"
+
+
+def remedy(option: str, content: bytes) -> str:
+    """Return what a file without a certificate, or without a key, contains, and what to do.
+
+    The text continues a sentence that starts with the file's path.
+    """
+    wanted = "private key" if option == "key" else "certificate"
+    if not content.strip():
+        return f"is empty; give the file with the {wanted}"
+    if b"-----BEGIN " not in content:
+        return _binary(option, content, wanted)
+    if option == "key" and b"-----BEGIN CERTIFICATE-----" in content:
+        return "has a certificate and no private key; give the file with its private key"
+    if b"PRIVATE KEY-----" in content and option != "key":
+        return "has a private key and no certificate; give the file with the certificate"
+    if b"CERTIFICATE REQUEST-----" in content:
+        return "has a request for a certificate; give the certificate that the authority issued"
+    if b"-----BEGIN PUBLIC KEY-----" in content:
+        return f"has a public key and no {wanted}; give the file with the {wanted}"
+    return f"has no {wanted} in PEM; give the file with it"
+
+
+def _binary(option: str, content: bytes, wanted: str) -> str:
+    name = {"certificate": "cert.pem", "client_ca": "ca.pem"}.get(option, "key.pem")
+    if not content.startswith(SEQUENCE):
+        return f"has no {wanted} in PEM; give the file with it"
+    # A length of up to five bytes follows the tag.
+    if PKCS12 in content[2:9]:
+        part = "-nocerts -nodes" if option == "key" else "-nokeys"
+        return f"is PKCS #12; `openssl pkcs12 -in FILE {part} -out {name}` converts it"
+    command = "pkey" if option == "key" else "x509"
+    return (
+        f"has no {wanted} in PEM; `openssl {command} -inform der -in FILE -out {name}` converts DER"
+    )
