@@ -31,6 +31,8 @@ pytestmark = pytest.mark.slow
 
 MEBIBYTE = 1 << 20
 LEFT_BYTES = 6 * MEBIBYTE
+MORE_BYTES = 32 * MEBIBYTE
+"""For contents and responses: of less, only scattered pieces might be free afterwards."""
 CONNECTIONS = 300
 HELLO = 1
 HANDSHAKE = 22
@@ -84,7 +86,7 @@ def survives(
     client: ssl.SSLContext,
     connect: Callable[[], Connection],
     sent: bytes,
-    left_bytes: int = LEFT_BYTES,
+    left_bytes: int,
 ) -> None:
     """Open connections that hold memory; see that the worker says so, lives and serves."""
     assert says_hello(server, client)
@@ -96,6 +98,11 @@ def survives(
                 stack.enter_context(connect()).send(sent)
         server.wait_line("no memory for")
         assert server.workers() == [worker]
+
+
+def serves_again(server: Server, client: ssl.SSLContext) -> None:
+    """See that the worker serves again when the others are gone."""
+    (worker,) = server.workers()
     wait_until(lambda: says_hello(server, client))
     assert server.workers() == [worker]
 
@@ -113,10 +120,12 @@ def test_handshakes_there_is_no_memory_for_end(
     server: Server, client: ssl.SSLContext, sent: bytes, left_bytes: int
 ) -> None:
     survives(server, client, server.connect, sent, left_bytes)
+    serves_again(server, client)
 
 
 FIELDS = [(b"field", bytes([97 + at % 26]) * 14_000) for at in range(4)]
 STREAMS = range(1, 21, 2)
+WHOLE = END_STREAM | END_HEADERS
 
 
 def request(method: str, path: str, *fields: Field) -> bytes:
@@ -125,32 +134,48 @@ def request(method: str, path: str, *fields: Field) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "frames",
+    ("frames", "left_bytes"),
     [
-        frame(Kind.HEADERS, 1, request("GET", "/hello"), END_STREAM)
-        + b"".join(frame(Kind.CONTINUATION, 1, block([each])) for each in FIELDS[:2]),
-        b"".join(
-            frame(
-                Kind.HEADERS, stream, request("GET", "/wait", FIELDS[0]), END_STREAM | END_HEADERS
-            )
-            for stream in STREAMS
+        (
+            frame(Kind.HEADERS, 1, request("GET", "/hello"), END_STREAM)
+            + b"".join(frame(Kind.CONTINUATION, 1, block([each])) for each in FIELDS[:2]),
+            LEFT_BYTES,
         ),
-        b"".join(
-            frame(Kind.HEADERS, stream, request("POST", "/echo"), END_HEADERS)
-            + data_frame(stream, bytes(16_000)) * 4
-            for stream in STREAMS
+        (
+            b"".join(
+                frame(Kind.HEADERS, stream, request("POST", "/echo"), END_HEADERS)
+                + data_frame(stream, bytes(16_000)) * 4
+                for stream in STREAMS
+            ),
+            MORE_BYTES,
         ),
-        b"".join(
-            frame(Kind.HEADERS, stream, request("GET", "/big/1000000"), END_STREAM | END_HEADERS)
-            for stream in STREAMS
+        (
+            b"".join(
+                frame(Kind.HEADERS, stream, request("GET", "/big/1000000"), WHOLE)
+                for stream in STREAMS
+            ),
+            MORE_BYTES,
         ),
     ],
-    ids=["header blocks", "requests", "contents", "responses"],
+    ids=["header blocks", "contents", "responses"],
 )
 def test_streams_there_is_no_memory_for_end(
-    server: Server, client: ssl.SSLContext, http2: ssl.SSLContext, frames: bytes
+    server: Server, client: ssl.SSLContext, http2: ssl.SSLContext, frames: bytes, left_bytes: int
 ) -> None:
     def connect() -> Connection:
         return SecureConnection(server, http2)
 
-    survives(server, client, connect, PREFACE + settings({}) + frames)
+    survives(server, client, connect, PREFACE + settings({}) + frames, left_bytes)
+    serves_again(server, client)
+
+
+def test_requests_there_is_no_memory_for_are_refused(
+    server: Server, client: ssl.SSLContext, http2: ssl.SSLContext
+) -> None:
+    def connect() -> Connection:
+        return SecureConnection(server, http2)
+
+    block_ = request("GET", "/wait", FIELDS[0])
+    requests = [frame(Kind.HEADERS, stream, block_, WHOLE) for stream in STREAMS]
+    # What their tasks leave may be scattered pieces: that it serves again is not promised.
+    survives(server, client, connect, PREFACE + settings({}) + b"".join(requests), LEFT_BYTES)
