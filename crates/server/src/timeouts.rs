@@ -27,7 +27,7 @@ settings! {
         queue_timeout_ms: 30000, "milliseconds",
             "Maximum time a request waits for a thread to call a WSGI application; then it gets 503. Longer than a short overload, shorter than clients wait.";
         linger_timeout_ms: 2000, "milliseconds",
-            "Time for which input is discarded after the last response has arrived, so that the client sees it instead of a reset (RFC 9112 section 9.6); 0 closes at once.";
+            "Time for which input is discarded after the last response has arrived, so that the client sees it instead of a reset (RFC 9112 section 9.6), from a client that keeps sending for 15 times as long; 0 closes at once.";
     }
 }
 
