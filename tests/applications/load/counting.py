@@ -12,7 +12,7 @@ counted: Counter[str] = Counter()
 @app.get("/counts")
 def counts(request: Request) -> dict[str, int]:
     """Report the counts by path; this request is not counted."""
-    return dict(counted)
+    return dict(sorted(counted.items()))
 
 
 @app.get("/page/{name:str}")
