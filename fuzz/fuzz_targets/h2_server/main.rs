@@ -1,7 +1,7 @@
 //! A whole HTTP/2 connection in the server's role: octets of a client that are cut anywhere, moves of the application, and a clock.
 //!
 //! Most of what the input describes is a valid preface and frames with a few wrong fields, some is octets as they are. The server must
-//! not panic, hold no more memory than its limits say, send only what [`received`] allows, tell the application of every end once, and
+//! not panic, hold no more memory than its limits say, send only what [`received`] allows, notify the application of each end once, and
 //! end the connection when nobody moves any more but time. A client that made no mistake gets a response or a reset for every request.
 
 #![no_main]
