@@ -2,11 +2,13 @@
 
 pub(crate) mod head;
 pub(crate) mod shortage;
+pub(crate) mod websocket;
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use net::{Peer, TlsDetails};
+use wire::websocket::{Content as MessageContent, Kind};
 
 use crate::id::ExchangeId;
 use crate::responder::Responder;
@@ -14,6 +16,7 @@ use crate::response::FilePart;
 
 use self::head::Head;
 use self::shortage::Shortage;
+use self::websocket::{Appetite, Closed, Offer};
 
 /// A request in the receive buffer, valid during [`App::call`] only.
 pub struct Request<'a> {
@@ -132,7 +135,7 @@ pub trait App {
         let _ = (id, bytes, is_last);
     }
 
-    /// Everything that the exchange wrote, including interim responses and files, has been sent: it may write again.
+    /// Everything that the exchange wrote, including interim responses, files and messages, has been sent: it may write again.
     fn writable(&mut self, id: ExchangeId);
 
     /// Whether the handler of this exchange has started a response that it has not posted yet. If so, it is not timed out. Called when
@@ -152,6 +155,37 @@ pub trait App {
     /// has not ended, [`App::abort`] follows.
     fn file_was_short(&mut self, id: ExchangeId, part: &FilePart) {
         let _ = (id, part);
+    }
+
+    /// Whether the application takes a request that asks for a WebSocket as a handshake. If not, it is a request like any other, and
+    /// [`App::call`] responds to it (RFC 9110 section 7.8).
+    fn takes_websocket(&mut self, head: &Head<'_>) -> bool {
+        let _ = head;
+        false
+    }
+
+    /// A valid handshake. The application accepts with [`crate::Command::Open`] or responds as to a request that is
+    /// [`Outcome::Pending`]. What it posts during this call is processed in the same pass.
+    fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>) {
+        let _ = (request, offer);
+    }
+
+    /// A message arrived. Text is UTF-8. What the application sends with [`Responder::send_message`] leaves with the responses to the
+    /// messages that arrived together.
+    fn message(
+        &mut self,
+        id: ExchangeId,
+        kind: Kind,
+        content: MessageContent<'_>,
+        responder: &mut Responder,
+    ) -> Appetite {
+        let _ = (id, kind, content, responder);
+        Appetite::More
+    }
+
+    /// A WebSocket that was opened is closed. Its id is not used again; later commands for it are ignored.
+    fn websocket_closed(&mut self, id: ExchangeId, closed: &Closed) {
+        let _ = (id, closed);
     }
 
     /// Runs `work`, which may wait for a disk or copy much. An application that blocks other threads while its methods run lets them

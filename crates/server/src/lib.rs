@@ -29,6 +29,7 @@ mod timeouts;
 pub use access_log::{AccessLog, LogFormat};
 pub use app::head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead, Span};
 pub use app::shortage::Shortage;
+pub use app::websocket::{Appetite, Closed, Offer, Opening};
 pub use app::{Abort, App, Content, Outcome, Pulled, Request};
 pub use exchange::Unfinished;
 pub use id::ExchangeId;
@@ -42,3 +43,4 @@ pub use router::{
 };
 pub use setting::Setting;
 pub use timeouts::Timeouts;
+pub use wire::websocket::{Close, CloseCode, Content as MessageContent, Kind as MessageKind};

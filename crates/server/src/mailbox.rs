@@ -4,15 +4,18 @@
 //! ready in one iteration of the event loop are sent with one write per connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use wire::websocket::{Close, Kind, Role, Sender};
+
+use crate::app::websocket::Opening;
 use crate::id::ExchangeId;
 use crate::response::{FilePart, Response};
 
 /// A handler's command to the connection of its exchange.
 #[derive(Debug)]
 pub enum Command {
-    /// Requests the next part of the content ([`crate::App::content`]).
+    /// Requests the next part of the content ([`crate::App::content`]), or more messages ([`crate::App::message`]).
     Read,
     /// An interim response, 102 to 199 except 101, with encoded field lines (RFC 9110 section 15.2). It is sent in its request's order.
     /// Nothing is sent to HTTP/1.0, nor after the response has started.
@@ -43,12 +46,39 @@ pub enum Command {
     FinishWith(Vec<u8>),
     /// The response cannot be completed: close the connection so that the peer detects it.
     Fail,
+    /// Accepts the handshake of a WebSocket.
+    Open(Opening),
+    /// A message. A text has to be UTF-8.
+    Message(Kind, Vec<u8>),
+    /// Closes the WebSocket. Messages that were posted before are sent first.
+    Close(Close),
+    /// The WebSocket receives what is published to this topic from now on.
+    Subscribe(Vec<u8>),
+    /// The WebSocket receives nothing more of this topic.
+    Unsubscribe(Vec<u8>),
+}
+
+/// A message to all subscribers of a topic.
+#[derive(Debug)]
+#[expect(dead_code, reason = "nothing subscribes yet")]
+pub(crate) struct Publication {
+    pub(crate) topic: Vec<u8>,
+    /// The frame, which all of them share.
+    pub(crate) frame: Arc<[u8]>,
+}
+
+/// What was posted.
+#[derive(Debug)]
+#[expect(dead_code, reason = "nothing subscribes yet")]
+pub(crate) enum Mail {
+    Command(ExchangeId, Command),
+    Publication(Publication),
 }
 
 /// The queue between handlers and the reactor. One per worker.
 #[derive(Default)]
 pub struct Mailbox {
-    commands: Mutex<Vec<(ExchangeId, Command)>>,
+    mail: Mutex<Vec<Mail>>,
     /// Output was posted since the mail was last taken.
     has_output: AtomicBool,
     /// A pass has ended that left output to the next one.
@@ -61,14 +91,30 @@ impl Mailbox {
         if !matches!(command, Command::Read) {
             self.has_output.store(true, Ordering::Relaxed);
         }
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        commands.push((id, command));
+        self.lock().push(Mail::Command(id, command));
+    }
+
+    /// Posts a message to all WebSockets of this worker that subscribe to `topic`. It is encoded once, whatever their number.
+    ///
+    /// A subscriber that has more than `websocket_queued_bytes_max` to receive is closed with 1013.
+    pub fn publish(&self, topic: &[u8], kind: Kind, content: &[u8]) {
+        let mut frame = Vec::new();
+        Sender::new(Role::Server).push_message(&mut frame, kind, content, [0; 4]);
+        let publication = Publication {
+            topic: topic.to_vec(),
+            frame: frame.into(),
+        };
+        self.has_output.store(true, Ordering::Relaxed);
+        self.lock().push(Mail::Publication(publication));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Mail>> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether nothing is posted.
     pub fn is_empty(&self) -> bool {
-        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        commands.is_empty()
+        self.lock().is_empty()
     }
 
     /// Whether [`crate::Worker::send_posted`] may find something to send: posted commands, or what the last pass left.
@@ -76,9 +122,10 @@ impl Mailbox {
         self.has_left_output.load(Ordering::Relaxed) || !self.is_empty()
     }
 
-    /// Whether output was posted since the mail was last taken. Reliable only on the thread that posts.
+    /// Whether output was posted since the mail was last taken. Reliable only on the thread that posts. What a call writes to its
+    /// [`crate::Responder`] is sent before that output.
     #[inline]
-    pub(crate) fn has_output(&self) -> bool {
+    pub fn has_output(&self) -> bool {
         self.has_output.load(Ordering::Relaxed)
     }
 
@@ -92,16 +139,14 @@ impl Mailbox {
         self.has_left_output.store(false, Ordering::Relaxed);
     }
 
-    /// Returns commands that were taken and could not be executed, ahead of everything that was posted since.
-    pub(crate) fn give_back(&self, left: Vec<(ExchangeId, Command)>) {
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        commands.splice(..0, left);
+    /// Returns mail that was taken and could not be executed, ahead of everything that was posted since.
+    pub(crate) fn give_back(&self, left: Vec<Mail>) {
+        self.lock().splice(..0, left);
     }
 
-    /// Swaps the posted commands with `taken`, which must be empty.
-    pub(crate) fn take(&self, taken: &mut Vec<(ExchangeId, Command)>) {
+    /// Swaps what was posted with `taken`, which must be empty.
+    pub(crate) fn take(&self, taken: &mut Vec<Mail>) {
         self.has_output.store(false, Ordering::Relaxed);
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::swap(&mut *commands, taken);
+        std::mem::swap(&mut *self.lock(), taken);
     }
 }

@@ -37,10 +37,10 @@ use crate::batch;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::exchange::Unfinished;
-use crate::id::{ConnectionId, ExchangeId};
+use crate::id::ConnectionId;
 use crate::limits::{Limits, RECEIVE_BYTES};
 use crate::link::Fate;
-use crate::mailbox::{Command, Mailbox};
+use crate::mailbox::{Mail, Mailbox};
 use crate::responder::Stamp;
 use crate::timeouts::Timeouts;
 
@@ -103,7 +103,7 @@ pub struct Worker<A> {
     turned_away_max: usize,
     open: Arc<AtomicUsize>,
     receive: Box<[u8]>,
-    commands: Vec<(ExchangeId, Command)>,
+    mail: Vec<Mail>,
     touched: Vec<ConnectionId>,
     /// Connections whose sockets did not accept everything sent between two passes.
     unsent: Vec<ConnectionId>,
@@ -166,7 +166,7 @@ impl<A: App> Worker<A> {
             turned_away_max: turned_away_max.clamp(1, TURNED_AWAY_MAX),
             open: Arc::default(),
             receive: vec![0; RECEIVE_BYTES.max(AHEAD_MAX * AHEAD_BYTES)].into(),
-            commands: Vec::new(),
+            mail: Vec::new(),
             touched: Vec::new(),
             unsent: Vec::new(),
             postponed: Postponed::default(),

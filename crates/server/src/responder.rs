@@ -3,6 +3,7 @@
 mod delimiter;
 mod fields;
 mod frames;
+mod messages;
 mod stamp;
 
 use net::Sent;

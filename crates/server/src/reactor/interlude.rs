@@ -10,7 +10,7 @@ use super::{Worker, panicked};
 use crate::app::{Abort, App, Outcome, Pulled, Request};
 use crate::connection::Connection;
 use crate::id::ExchangeId;
-use crate::mailbox::Command;
+use crate::mailbox::{Command, Mail};
 use crate::responder::Responder;
 use crate::response::FilePart;
 
@@ -59,17 +59,21 @@ impl<A: App> Worker<A> {
     /// Sends what handlers posted between two passes, without calling the application. The next pass, which is due, does the rest. Returns
     /// true if sockets did not accept everything: the function may then be called again before that pass.
     pub fn send_posted(&mut self) -> bool {
-        let mut commands = Vec::new();
+        let mut mails = Vec::new();
         self.context.mailbox.finds_output();
-        self.context.mailbox.take(&mut commands);
+        self.context.mailbox.take(&mut mails);
         self.context.clock.tick();
-        let mut left: Vec<(ExchangeId, Command)> = Vec::new();
+        let mut left = Vec::new();
         let (mut later, mut touched) = (HashSet::new(), HashSet::new());
-        for (id, command) in commands {
+        for mail in mails {
+            let Mail::Command(id, command) = mail else {
+                left.push(mail);
+                continue;
+            };
             // The application takes content: commands posted after that one wait for it.
-            if matches!(command, Command::Read) || later.contains(&id) {
+            if matches!(command, Command::Read | Command::Open(_)) || later.contains(&id) {
                 later.insert(id);
-                left.push((id, command));
+                left.push(Mail::Command(id, command));
                 continue;
             }
             let key = id.connection() as usize;

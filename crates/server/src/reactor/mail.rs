@@ -7,6 +7,7 @@ use crate::app::App;
 use crate::connection::Connection;
 use crate::id::ConnectionId;
 use crate::link::Fate;
+use crate::mailbox::Mail;
 
 /// Rounds in which notified handlers may post again before sockets get their turn.
 const MAILS_PER_PASS: usize = 16;
@@ -19,15 +20,18 @@ impl<A: App> Worker<A> {
             self.notify();
         }
         for _ in 0..MAILS_PER_PASS {
-            let mut commands = std::mem::take(&mut self.commands);
-            self.context.mailbox.take(&mut commands);
-            if commands.is_empty() {
-                self.commands = commands;
+            let mut mail = std::mem::take(&mut self.mail);
+            self.context.mailbox.take(&mut mail);
+            if mail.is_empty() {
+                self.mail = mail;
                 return false;
             }
             // The event loop may have run for long since the last event.
             let began_ms = self.context.clock.tick();
-            for (id, command) in commands.drain(..) {
+            for mail in mail.drain(..) {
+                let Mail::Command(id, command) = mail else {
+                    continue;
+                };
                 let key = id.connection() as usize;
                 let Some(connection) = self.connections.get_mut(key) else {
                     continue;
@@ -42,7 +46,7 @@ impl<A: App> Worker<A> {
                     self.touched.push(connection.id());
                 }
             }
-            self.commands = commands;
+            self.mail = mail;
             let mut touched = std::mem::take(&mut self.touched);
             if touched.len() > 1 {
                 self.send_before_calls(&mut touched);
