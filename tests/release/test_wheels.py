@@ -15,6 +15,8 @@ import re
 import select
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -29,7 +31,7 @@ WHEELS = os.environ.get("BOLIDE_WHEELS")
 MUST_RUN = "BOLIDE_WHEELS_MUST_RUN" in os.environ
 SDIST = os.environ.get("BOLIDE_SDIST")
 SUFFIX = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
-SERVING = re.compile(r"serving \S+ on (http://\S+) ")
+SERVING = re.compile(r"serving \S+ on (https?://\S+) ")
 START_S_MAX = 20
 APPLICATIONS = {
     "native": """
@@ -52,6 +54,16 @@ def app(environ, start_response):
     return [b"Hello"]
 """,
 }
+
+GET_OVER_HTTP2 = b"".join(
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\0\0\0" + b"\x04\0" + b"\0\0\0\0",  # SETTINGS without any
+        # HEADERS of stream 1 with END_STREAM and END_HEADERS: GET, https, / and :authority
+        b"\0\0\x0e" + b"\x01\x05" + b"\0\0\0\x01" + b"\x82\x87\x84\x41\x09localhost",
+    ]
+)
+STATUS_200 = b"\x88"  # RFC 7541 appendix A
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -146,10 +158,10 @@ def ran(programs: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def serve(programs: Path, application: Path) -> tuple[subprocess.Popen[bytes], str]:
+def serve(programs: Path, application: Path, *options: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start the installed server; return the process and its address."""
     process = subprocess.Popen(
-        [programs / "bolide", "serve", application, "--port", "0", "--workers", "2"],
+        [programs / "bolide", "serve", application, "--port", "0", "--workers", "2", *options],
         cwd=application.parent,
         env=empty_environ(),
         stdin=subprocess.DEVNULL,
@@ -168,15 +180,49 @@ def serve(programs: Path, application: Path) -> tuple[subprocess.Popen[bytes], s
     return process, match[1]
 
 
+def unverified(*protocols: str) -> ssl.SSLContext:
+    """Return a client's context that accepts a self-signed certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(list(protocols))
+    return context
+
+
 def get(url: str) -> tuple[int, bytes]:
-    """Request the root of a server; return status and content."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    """Request the root of a server over HTTP/1.1; return status and content."""
+    scheme, _, host = url.partition("://")
+    if scheme == "https":
+        connection = http.client.HTTPSConnection(host, timeout=10, context=unverified("http/1.1"))
+    else:
+        connection = http.client.HTTPConnection(host, timeout=10)
     try:
         connection.request("GET", "/")
         reply = connection.getresponse()
         return reply.status, reply.read()
     finally:
         connection.close()
+
+
+def get_over_http2(url: str) -> tuple[bytes, bytes]:
+    """Request the root of a server over HTTP/2; return the first field line, and the content."""
+    host, _, port = url.removeprefix("https://").rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=10) as plain,
+        unverified("h2").wrap_socket(plain, server_hostname="localhost") as peer,
+        peer.makefile("rb") as stream,
+    ):
+        assert peer.selected_alpn_protocol() == "h2"
+        peer.sendall(GET_OVER_HTTP2)
+        field, content = b"", b""
+        while True:
+            head = stream.read(9)
+            payload = stream.read(int.from_bytes(head[:3]))
+            if head[3:4] == b"\x01":
+                field = payload[:1]
+            if head[3:4] == b"\0":
+                content += payload
+            if head[3:4] in b"\0\x01" and head[4] & 1:
+                return field, content
 
 
 @pytest.mark.parametrize("interface", APPLICATIONS)
@@ -196,6 +242,24 @@ def test_serves_every_interface_and_loads_it(
         assert (report["ok"], report["failed"], report["statuses"]) == (500, 0, {"200": 500})
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def test_serves_over_tls_and_http2_and_loads_both(programs: Path, tmp_path: Path) -> None:
+    application = tmp_path / "asgi.py"
+    application.write_text(APPLICATIONS["asgi"])
+    process, url = serve(programs, application, "--certificate", "self-signed")
+    try:
+        assert get(url) == (200, b"Hello")
+        assert get_over_http2(url) == (STATUS_200, b"Hello")
+        for options in ([], ["--http2", "--streams", "8"]):
+            words = ["-n", "500", "-c", "4", "--expect-body", "Hello", "--insecure", "--json"]
+            load = ran(programs, "load", url, *words, *options)
+            assert load.returncode == 0, load.stderr
+            report = json.loads(load.stdout)
+            assert (report["ok"], report["failed"], report["statuses"]) == (500, 0, {"200": 500})
     finally:
         process.kill()
         process.communicate(timeout=20)
