@@ -20,7 +20,7 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 FOLDER_FILES_MAX = 20
 
-LONG_FILES: dict[str, str] = {}
+LONG_FILES = {"python/bolide/_core.pyi": "the stub of a module is one file"}
 """Path: the reason why it may be longer."""
 
 UNSAFE = {
@@ -28,7 +28,7 @@ UNSAFE = {
     "crates/net/src/shared.rs": 2,
     "crates/net/src/sigpipe.rs": 2,
     "crates/net/src/sys.rs": 2,
-    "crates/py/src/ffi.rs": 50,
+    "crates/py/src/ffi.rs": 53,
     "crates/py/src/ffi/allocator.rs": 7,
     "crates/py/src/ffi/construction.rs": 12,
     "crates/py/src/ffi/cell.rs": 4,

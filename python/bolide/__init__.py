@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bolide._core import __version__
     from bolide.server.embedded import Server
     from bolide.start import run, serve
-    from bolide.web import App, HTTPError, Request, Response
+    from bolide.web import App, HTTPError, Request, Response, WebSocket, WebSocketClosed
     from bolide.web.testclient import TestClient
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "Response",
     "Server",
     "TestClient",
+    "WebSocket",
+    "WebSocketClosed",
     "__version__",
     "run",
     "serve",
@@ -34,6 +36,8 @@ _MODULES = {
     "Response": "bolide.web",
     "Server": "bolide.server.embedded",
     "TestClient": "bolide.web.testclient",
+    "WebSocket": "bolide.web",
+    "WebSocketClosed": "bolide.web",
     "__version__": "bolide._core",
     "run": "bolide.start",
     "serve": "bolide.start",

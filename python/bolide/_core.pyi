@@ -30,6 +30,7 @@ __all__ = [
     "TicketSecret",
     "Tls",
     "TlsConfig",
+    "WebSocket",
     "WsgiApp",
     "__version__",
     "ceiling",
@@ -244,6 +245,73 @@ class Request:
             ClientDisconnected: The client has disconnected, or the response is complete.
         """
 
+class WebSocket(Request):
+    """One WebSocket, and the request of its handshake."""
+
+    @property
+    def subprotocols(self) -> list[str]:
+        """The subprotocols that the client offers, in its order."""
+
+    @property
+    def subprotocol(self) -> str | None:
+        """The subprotocol that was accepted."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can be sent: it was accepted, and neither side has closed it."""
+
+    @property
+    def close_code(self) -> int | None:
+        """The code with which it was closed, None before that."""
+
+    @property
+    def close_reason(self) -> str | None:
+        """The reason with which it was closed, None before that."""
+
+    def _accept(self, subprotocol: str | None, fields: bytes) -> Awaitable[None]: ...
+    def _reject(self, response: Any) -> Awaitable[None]: ...
+    def receive(self) -> Awaitable[Any]:
+        """Receive the next message: a str for text, bytes for binary data.
+
+        Raises:
+            WebSocketClosed: It is closed, and all messages that arrived before were received.
+        """
+
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Awaitable[Any]: ...
+    def send(self, message: str | bytes | bytearray | memoryview) -> Awaitable[None]:
+        """Send a message: text for a str, binary data otherwise.
+
+        The awaitable is done at once, unless the client is slow and much waits for it.
+
+        Raises:
+            TypeError: `message` is neither a str nor bytes.
+            WebSocketClosed: The client has closed it.
+            RuntimeError: The handler has closed or refused it.
+        """
+
+    def close(self, code: int = 1000, reason: str = "") -> Awaitable[None]:
+        """Close it, after what was sent; does nothing if the client has closed it.
+
+        Raises:
+            ValueError: The code may not be sent (RFC 6455 section 7.4).
+            RuntimeError: The handler has refused it.
+        """
+
+    def subscribe(self, topic: str) -> None:
+        """Receive what is published to a topic from now on.
+
+        Raises:
+            WebSocketClosed: The client has closed it.
+        """
+
+    def unsubscribe(self, topic: str) -> None:
+        """Receive nothing more of a topic.
+
+        Raises:
+            WebSocketClosed: The client has closed it.
+        """
+
 @final
 class Siblings:
     """Processes that accept from the same listening sockets; created before the fork."""
@@ -278,6 +346,7 @@ class NativeApp:
         *,
         app: Any,
         request_type: type[Request],
+        websocket_type: type[WebSocket],
         on_error: Callable[[Any, Exception], Any],
         on_status: Callable[[Any, int, str], Any],
         stream_async: Callable[[Stream, Any], Coroutine[Any, Any, None]],
@@ -296,6 +365,26 @@ class NativeApp:
 
         Raises:
             ValueError: The pattern is malformed, or the route exists; the message is one sentence.
+        """
+
+    def add_websocket_route(
+        self,
+        pattern: str,
+        handler: Callable[..., Any],
+        parameters: list[str],
+        keyword_parameters: list[str],
+    ) -> None:
+        """Add a route of WebSockets.
+
+        Raises:
+            ValueError: The pattern is malformed, or the route exists; the message is one sentence.
+        """
+
+    def publish(self, topic: str, message: str | bytes | bytearray | memoryview) -> None:
+        """Send a message to all WebSockets of this process that subscribe to a topic.
+
+        Raises:
+            TypeError: `topic` is not a str, or `message` is neither a str nor bytes.
         """
 
 class Response:

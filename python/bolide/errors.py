@@ -17,6 +17,7 @@ __all__ = [
     "RegistrationError",
     "SignatureError",
     "StartupError",
+    "WebSocketClosed",
     "reason_phrase",
 ]
 
@@ -76,6 +77,26 @@ class SignatureError(RegistrationError, TypeError):
 
 class ClientDisconnected(Error, ConnectionError):  # noqa: N818 - the event's name, as in ASGI's http.disconnect
     """The client disconnected before its request was read or its response was sent."""
+
+
+class WebSocketClosed(ClientDisconnected):
+    """A WebSocket is closed: nothing more can be received or sent.
+
+    `code` is the client's close code, 1005 if its close frame had none, and 1006 if the connection
+    ended without one (RFC 6455 §7.1.5). `reason` is the text of the close frame.
+    """
+
+    code: int
+    reason: str
+
+    def __init__(self, code: int, reason: str = "") -> None:
+        self.code = code
+        self.reason = reason
+        super().__init__(code, reason)
+
+    def __str__(self) -> str:
+        """Return the code, and the reason if there is one."""
+        return f"{self.code}: {self.reason}" if self.reason else str(self.code)
 
 
 class HTTPError(Error):

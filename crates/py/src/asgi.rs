@@ -1,4 +1,4 @@
-//! ASGI applications (specification 2.5, protocol "http").
+//! ASGI applications (specification 2.5, protocol "http"; "websocket" in `websocket`).
 
 mod arguments;
 mod call;
@@ -11,6 +11,7 @@ mod posting;
 mod receive;
 mod scope;
 mod sending;
+mod websocket;
 mod writing;
 
 use std::mem::MaybeUninit;
@@ -26,6 +27,7 @@ use self::extensions::Offered;
 use self::receive::Receiving;
 use self::scope::Scopes;
 use self::sending::Sending;
+use self::websocket::SocketScopes;
 use crate::ffi::{self, Sent};
 use crate::run::coroutine::{After, Completion, ends_task};
 use crate::run::exchanges::Exchanges;
@@ -87,6 +89,7 @@ pub(crate) struct Asgi {
     as_coroutine: Py<PyAny>,
     run_in_task: Py<PyAny>,
     scopes: Scopes,
+    socket_scopes: SocketScopes,
     spare: SpareArguments,
     pub(crate) runner: Runner,
 }
@@ -94,12 +97,14 @@ pub(crate) struct Asgi {
 impl Asgi {
     pub(crate) fn new(app: &Bound<'_, AsgiApp>, exchanges: Arc<Exchanges>) -> PyResult<Asgi> {
         let (py, own) = (app.py(), app.get());
-        let state = own.state.as_ref().map(|state| state.clone_ref(py));
+        let state = || own.state.as_ref().map(|state| state.clone_ref(py));
+        let (scheme, root_path) = (exchanges.scheme, own.root_path.as_str());
         Ok(Asgi {
             app: own.app.clone_ref(py),
             as_coroutine: own.as_coroutine.clone_ref(py),
             run_in_task: own.run_in_task.clone_ref(py),
-            scopes: Scopes::new(py, (exchanges.scheme, &own.root_path), state, own.offered)?,
+            scopes: Scopes::new(py, (scheme, root_path), state(), own.offered)?,
+            socket_scopes: SocketScopes::new(scheme, root_path, state()),
             spare: SpareArguments::new(own.offered),
             runner: Runner::new(exchanges),
         })
@@ -122,8 +127,13 @@ impl Asgi {
             exchanges, tasks, ..
         } = &mut self.runner;
         let callables = [&self.app, &self.as_coroutine];
+        let called_with = [
+            scope.as_any(),
+            arguments.receive.bind(py),
+            arguments.send.bind(py),
+        ];
         let result = exchanges.lend(py, request.id, responder, || {
-            first_step(py, callables, tasks, &arguments, &scope)
+            first_step(py, callables, tasks, called_with)
         });
         self.scopes.give_back(scope);
         let call = arguments.call.get();
@@ -254,14 +264,8 @@ fn first_step<'py>(
     py: Python<'py>,
     [app, as_coroutine]: [&Py<PyAny>; 2],
     tasks: &mut Tasks,
-    arguments: &Arguments,
-    scope: &Bound<'py, PyDict>,
+    arguments: [&Bound<'py, PyAny>; 3],
 ) -> Step<'py> {
-    let arguments = [
-        scope.as_any(),
-        arguments.receive.bind(py),
-        arguments.send.bind(py),
-    ];
     let called = match ffi::call_handler(py, app, arguments) {
         Ok(called) if !ffi::is_coroutine(&called) => ffi::call(py, as_coroutine, [&called]),
         called => called,

@@ -406,6 +406,22 @@ unsafe extern "C" {
     fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, length: ffi::Py_ssize_t) -> std::ffi::c_int;
 }
 
+/// Text in UTF-8 as a Python object.
+///
+/// # Errors
+/// `MemoryError`; `UnicodeDecodeError` if it is not UTF-8.
+#[inline]
+pub(crate) fn text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    check_memory(utf8.len())?;
+    let length = ffi::Py_ssize_t::try_from(utf8.len())?;
+    // SAFETY: the slice has that many bytes, which are decoded.
+    let text = unsafe { ffi::PyUnicode_DecodeUTF8(utf8.as_ptr().cast(), length, ptr::null()) };
+    // SAFETY: a new reference, or null with the error set.
+    let text = unsafe { Bound::from_owned_ptr_or_err(py, text) }?;
+    // SAFETY: the function returns a str.
+    Ok(unsafe { text.cast_into_unchecked() })
+}
+
 /// Bytes as a Python object.
 ///
 /// # Errors

@@ -1,13 +1,15 @@
 //! The interfaces that applications speak, as one type for the server.
 
 mod mounted;
+mod websocket;
 
 use net::Poller;
 use std::mem::MaybeUninit;
 
 use pyo3::prelude::*;
 use server::{
-    Abort, App, Config, ExchangeId, FilePart, Outcome, Pulled, Request, Responder, Shortage,
+    Abort, App, Appetite, Closed, Config, ExchangeId, FilePart, Head, MessageContent, MessageKind,
+    Offer, Outcome, Pulled, Request, Responder, Shortage,
 };
 
 pub(crate) use self::mounted::MountedApp;
@@ -246,7 +248,9 @@ impl App for Interface {
     }
 
     fn writable(&mut self, id: ExchangeId) {
-        whichever!(self, app => app.writable(id));
+        if !self.socket_is_writable(id) {
+            whichever!(self, app => app.writable(id));
+        }
     }
 
     fn peer_ended(&mut self, id: ExchangeId) {
@@ -268,6 +272,41 @@ impl App for Interface {
         }
     }
 
+    fn takes_websocket(&mut self, head: &Head<'_>) -> bool {
+        match self {
+            Interface::Native(native) => native.takes_websocket(*head),
+            Interface::Asgi(_) => true,
+            Interface::Wsgi(_) => false,
+            Interface::Mounted(mounted) => mounted.takes_websocket(*head),
+        }
+    }
+
+    fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>, responder: &mut Responder) {
+        ffi::attached(|py| match self {
+            Interface::Native(native) => native.websocket(py, request, offer, responder),
+            Interface::Asgi(asgi) => asgi.websocket(py, request, offer, responder),
+            Interface::Wsgi(_) => {}
+            Interface::Mounted(mounted) => mounted.websocket(py, request, offer, responder),
+        });
+    }
+
+    fn message(
+        &mut self,
+        id: ExchangeId,
+        kind: MessageKind,
+        content: MessageContent<'_>,
+    ) -> Appetite {
+        self.message_arrives(id, kind, &content)
+    }
+
+    fn messages_end(&mut self, id: ExchangeId, responder: &mut Responder) {
+        self.serve_messages(id, responder);
+    }
+
+    fn websocket_closed(&mut self, id: ExchangeId, closed: &Closed) {
+        self.socket_ends(id, closed);
+    }
+
     /// Other threads have the interpreter meanwhile. Their calls to the server find it busy (`Server::worker`).
     fn step_back<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match self.is_pooled() {
@@ -278,6 +317,7 @@ impl App for Interface {
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
         whichever!(self, app => app.abort(id, why));
+        self.offer_ends(id);
     }
 
     fn is_running(&mut self, id: ExchangeId) -> bool {

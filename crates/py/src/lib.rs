@@ -18,6 +18,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     net::report_panics();
     ffi::reuse::prepare();
     run::awaitable::prepare(module.py());
+    run::websocket::prepare(module.py());
     native::stream::prepare(module.py());
     asgi::prepare(module.py());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -36,6 +37,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<tools::Load>()?;
     module.add_class::<native::response::Response>()?;
     module.add_class::<native::request::Request>()?;
+    module.add_class::<native::websocket::WebSocket>()?;
     module.add_class::<native::stream::Stream>()?;
     module.add_class::<native::tls::Tls>()?;
     module.add_class::<native::table::NativeApp>()?;

@@ -9,3 +9,4 @@ pub(crate) mod stream;
 mod suspended;
 pub(crate) mod table;
 pub(crate) mod tls;
+pub(crate) mod websocket;

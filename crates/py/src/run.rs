@@ -18,6 +18,7 @@
 //! | `left_out` | fields that are the server's to set, and that applications set |
 //! | `target` | the decoded target of a request |
 //! | `watch` | whether an application computes while something that it has written waits |
+//! | `websocket` | WebSockets |
 
 mod asyncio;
 pub(crate) mod awaitable;
@@ -36,5 +37,6 @@ pub(crate) mod running;
 pub(crate) mod target;
 pub(crate) mod task;
 pub(crate) mod watch;
+pub(crate) mod websocket;
 mod writing;
 mod yielded;

@@ -165,6 +165,7 @@ impl Server {
             server.flusher.start(&server.worker, &server.exchanges)?;
         }
         drop(worker);
+        server.exchanges.set_wakes_directly(server.eager_tasks);
         let _ = server
             .exchanges
             .event_loop

@@ -166,21 +166,19 @@ pub trait App {
 
     /// A valid handshake. The application accepts with [`crate::Command::Open`] or responds as to a request that is
     /// [`Outcome::Pending`]. What it posts during this call is processed in the same pass.
-    fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>) {
-        let _ = (request, offer);
+    fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>, responder: &mut Responder) {
+        let _ = (request, offer, responder);
     }
 
-    /// A message arrived. Text is UTF-8. What the application sends with [`Responder::send_message`] leaves with the responses to the
-    /// messages that arrived together.
-    fn message(
-        &mut self,
-        id: ExchangeId,
-        kind: Kind,
-        content: MessageContent<'_>,
-        responder: &mut Responder,
-    ) -> Appetite {
-        let _ = (id, kind, content, responder);
+    /// A message arrived. Text is UTF-8.
+    fn message(&mut self, id: ExchangeId, kind: Kind, content: MessageContent<'_>) -> Appetite {
+        let _ = (id, kind, content);
         Appetite::More
+    }
+
+    /// The messages that arrived together have been passed on. What the application sends with [`Responder::send_message`] is sent at once.
+    fn messages_end(&mut self, id: ExchangeId, responder: &mut Responder) {
+        let _ = (id, responder);
     }
 
     /// A WebSocket that was opened is closed. Its id is not used again; later commands for it are ignored.

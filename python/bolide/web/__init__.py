@@ -6,10 +6,21 @@ bolide.web.testclient import TestClient`. docs/native-api.md specifies the inter
 at `app.py`.
 """
 
-from bolide.errors import ClientDisconnected, HTTPError
+from bolide.errors import ClientDisconnected, HTTPError, WebSocketClosed
 from bolide.web.app import App
 from bolide.web.multidict import Headers, MultiDict
 from bolide.web.request import Request
 from bolide.web.response import Response
+from bolide.web.websocket import WebSocket
 
-__all__ = ["App", "ClientDisconnected", "HTTPError", "Headers", "MultiDict", "Request", "Response"]
+__all__ = [
+    "App",
+    "ClientDisconnected",
+    "HTTPError",
+    "Headers",
+    "MultiDict",
+    "Request",
+    "Response",
+    "WebSocket",
+    "WebSocketClosed",
+]

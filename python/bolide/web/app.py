@@ -21,6 +21,7 @@ from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
 from bolide.web.routing import bind, describe, described_at, shape
 from bolide.web.stream import stream_async
+from bolide.web.websocket import WebSocket
 
 __all__ = ["App"]
 
@@ -53,6 +54,7 @@ class App:
         self._native = _core.NativeApp(
             app=self,
             request_type=Request,
+            websocket_type=WebSocket,
             on_error=self._failures.respond,
             on_status=self._failures.respond_to_status,
             stream_async=stream_async,
@@ -118,12 +120,17 @@ class App:
         return self._route("route", path, methods)
 
     def _route(self, name: str, path: str, methods: Iterable[str]) -> Callable[[H], H]:
+        return self._decorator(name, path, lambda path, call: self.add_route(path, call, methods))
+
+    def _decorator(
+        self, name: str, path: str, add: Callable[[str, Callable[..., Any]], None]
+    ) -> Callable[[H], H]:
         if callable(path):  # a decorator without parentheses; without this, it would do nothing
             example = f'@app.{name}("/path")'
             raise RegistrationError(f"{describe(path)}: {name}() needs a path: write {example}")
 
         def decorate(handler: H) -> H:
-            self.add_route(path, handler, methods)
+            add(path, handler)
             return handler
 
         return decorate
@@ -155,6 +162,43 @@ class App:
     def options(self, path: str) -> Callable[[H], H]:
         """Decorate the handler of OPTIONS; see `route`."""
         return self._route("options", path, ("OPTIONS",))
+
+    def websocket(self, path: str) -> Callable[[H], H]:
+        """Decorate the handler of WebSockets that are opened at a path pattern, as in `route`.
+
+        The handler is an async function that takes the `WebSocket` and the pattern's parameters.
+
+        Raises:
+            RegistrationError, SignatureError: when decorating, as `add_websocket_route`.
+        """
+        return self._decorator("websocket", path, self.add_websocket_route)
+
+    def add_websocket_route(self, path: str, handler: Callable[..., Any]) -> None:
+        """Register the handler of WebSockets that are opened at a path pattern.
+
+        Raises:
+            RegistrationError: the pattern is malformed, or the route exists.
+            SignatureError: the handler is not async, or its parameters do not fit the pattern.
+        """
+        binding = bind(handler, path)
+        if not binding.is_async or binding.call is not handler:
+            rule = "the handler of a WebSocket is an async function without yield"
+            raise SignatureError(f"{described_at(handler)} of {path}: {rule}")
+        try:
+            self._native.add_websocket_route(path, handler, binding.positional, binding.keyword)
+        except ValueError as error:
+            raise self._refusal(handler, "WebSocket", path, error) from None
+        self._routes["WebSocket", shape(path)] = (path, handler)
+
+    def publish(self, topic: str, message: str | bytes) -> None:
+        """Send a message to all WebSockets of this process that subscribe to a topic.
+
+        May be called from any thread. Without a server it does nothing.
+
+        Raises:
+            TypeError: the topic is not a str, or the message is neither a str nor bytes.
+        """
+        self._native.publish(topic, message)
 
     def mount(self, prefix: str, application: Any, *, interface: MountInterface = "auto") -> None:
         """Mount an ASGI or WSGI application at a prefix; it serves all paths at and below it.

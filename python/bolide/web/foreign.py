@@ -35,7 +35,6 @@ APP = {
     "run": "use `bolide serve FILE.py` or `bolide.run(app)`",
     "teardown_appcontext": HOOKS,
     "test_client": "use `with bolide.TestClient(app) as client:`",
-    "websocket": "Bolide does not serve WebSocket yet",
 }
 """By attribute of an application."""
 
@@ -49,6 +48,27 @@ REQUEST = {
     "query_params": "use request.query",
 }
 """By attribute of a request."""
+
+WEBSOCKET = {
+    "accepted_subprotocol": "use websocket.subprotocol",
+    "body": "use websocket.receive()",
+    "iter_bytes": "use `async for message in websocket`",
+    "iter_json": "use `async for message in websocket`, and json.loads",
+    "iter_text": "use `async for message in websocket`",
+    "json": "use json.loads(await websocket.receive())",
+    "query_params": "use websocket.query",
+    "receive_bytes": "use websocket.receive()",
+    "receive_json": "use json.loads(await websocket.receive())",
+    "receive_text": "use websocket.receive()",
+    "recv": "use websocket.receive()",
+    "send_bytes": "use websocket.send()",
+    "send_denial_response": "use websocket.reject()",
+    "send_json": "use websocket.send(json.dumps(value))",
+    "send_str": "use websocket.send()",
+    "send_text": "use websocket.send()",
+    "text": "use websocket.receive()",
+}
+"""By attribute of a WebSocket."""
 
 RESPONSE = {
     "content": "use body",

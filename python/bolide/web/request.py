@@ -11,7 +11,7 @@ arrive.
 
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -23,9 +23,14 @@ from bolide.web.cookie import parse_cookies
 from bolide.web.field import charset_of
 from bolide.web.multidict import Headers, MultiDict
 
-__all__ = ["Request"]
+__all__ = ["Request", "RequestHead"]
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    _Base = _core.Request
+else:  # one layout of the core is enough
+    _Base = object
 
 _decode_json = msgspec.json.Decoder().decode
 # Names of the WHATWG's Encoding Standard. Python's own lookup would import a module and cache an
@@ -39,8 +44,8 @@ _CHARSETS = frozenset(
 )
 
 
-class Request(_core.Request):
-    """One request. The core creates it; an application only reads it."""
+class RequestHead(_Base):
+    """The parts of a request's head that are derived in Python, for requests and WebSockets."""
 
     __slots__ = ()
 
@@ -79,6 +84,20 @@ class Request(_core.Request):
     def state(self) -> SimpleNamespace:
         """A namespace for what an application wants to store with this request."""
         return self._kept("state", SimpleNamespace)
+
+    def _kept(self, name: str, make: Callable[[], T]) -> T:
+        cache = self.cache
+        if name in cache:
+            value: T = cache[name]
+            return value
+        value = cache[name] = make()
+        return value
+
+
+class Request(RequestHead, _core.Request):
+    """One request. The core creates it; an application only reads it."""
+
+    __slots__ = ()
 
     def body(self) -> Any:
         """Return the content: bytes in a `def` handler, an awaitable of bytes in an async one.
@@ -122,14 +141,6 @@ class Request(_core.Request):
         if not self.is_async:
             raise RuntimeError("stream() is for async handlers; in a def handler call body()")
         return self._stream()
-
-    def _kept(self, name: str, make: Callable[[], T]) -> T:
-        cache = self.cache
-        if name in cache:
-            value: T = cache[name]
-            return value
-        value = cache[name] = make()
-        return value
 
     def _content(self, convert: Callable[["Request", bytes], Any]) -> Any:
         if self.is_async:

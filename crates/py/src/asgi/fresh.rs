@@ -140,7 +140,10 @@ fn is_same(one: Option<&Arc<TlsDetails>>, other: Option<&Arc<TlsDetails>>) -> bo
 }
 
 /// The extension that describes a TLS session (asgiref, "TLS Extension").
-fn tls_extension<'py>(py: Python<'py>, details: &TlsDetails) -> PyResult<Bound<'py, PyDict>> {
+pub(super) fn tls_extension<'py>(
+    py: Python<'py>,
+    details: &TlsDetails,
+) -> PyResult<Bound<'py, PyDict>> {
     let session = PyDict::new(py);
     let chain = PyTuple::new(py, details.client_pems().collect::<Vec<_>>())?;
     let name = details.client().map(|client| client.subject());

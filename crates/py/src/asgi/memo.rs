@@ -28,13 +28,7 @@ impl Addresses {
         {
             return Ok(address.bind(py).clone());
         }
-        let made = match peer {
-            Peer::Internet(address) => (address.ip().to_string(), address.port())
-                .into_pyobject(py)?
-                .into_any(),
-            Peer::Unix(path) => (*path, py.None()).into_pyobject(py)?.into_any(),
-            Peer::Local => py.None().into_bound(py),
-        };
+        let made = address_of(py, peer)?;
         if self.by_connection.len() <= connection {
             self.by_connection.resize_with(connection + 1, || None);
         }
@@ -43,6 +37,17 @@ impl Addresses {
         }
         Ok(made)
     }
+}
+
+/// `(host, port)`, `(path, None)`, or None for a peer without an address.
+pub(super) fn address_of<'py>(py: Python<'py>, peer: &Peer) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match peer {
+        Peer::Internet(address) => (address.ip().to_string(), address.port())
+            .into_pyobject(py)?
+            .into_any(),
+        Peer::Unix(path) => (*path, py.None()).into_pyobject(py)?.into_any(),
+        Peer::Local => py.None().into_bound(py),
+    })
 }
 
 /// Field sections, line by line, and their lists of headers.

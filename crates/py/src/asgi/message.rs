@@ -202,7 +202,7 @@ impl Message<'_> {
 }
 
 /// The bytes of a body. Other objects are copied, since the application may change what it has sent.
-fn bytes_of(body: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
+pub(super) fn bytes_of(body: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
     let body = match body.cast_into_exact::<PyBytes>() {
         Ok(bytes) => return Ok(bytes),
         Err(other) => other.into_inner(),

@@ -12,6 +12,9 @@ use super::memo::{Addresses, Sections};
 use crate::ffi::reuse::{OurReferences, version};
 use crate::run::target::decoded;
 
+/// From 2.4 on, applications wait for an error of `send()` in place of `http.disconnect`, and one that sends nothing never ends.
+pub(super) const SPEC_VERSION: &str = "2.3";
+
 /// The references to a scope that was given back: ours.
 const OF_SCOPE: OurReferences = OurReferences::of(1);
 
@@ -87,8 +90,7 @@ impl Scopes {
     ) -> PyResult<Scopes> {
         let versions = PyDict::new(py);
         versions.set_item("version", "3.0")?;
-        // From 2.4 on, applications wait for an error of `send()` in place of `http.disconnect`, and one that sends nothing never ends.
-        versions.set_item("spec_version", "2.3")?;
+        versions.set_item("spec_version", SPEC_VERSION)?;
         let template = PyDict::new(py);
         let constants = [
             ("type", "http"),
@@ -272,7 +274,11 @@ impl Last {
 
 /// The decoded path including the root path, whether a proxy stripped that or passed it on. The asterisk of `OPTIONS *` is not a path and
 /// is kept as it is.
-fn path_of<'py>(py: Python<'py>, root_path: &str, raw: &[u8]) -> PyResult<Bound<'py, PyString>> {
+pub(super) fn path_of<'py>(
+    py: Python<'py>,
+    root_path: &str,
+    raw: &[u8],
+) -> PyResult<Bound<'py, PyString>> {
     let path = decoded(py, raw);
     if root_path.is_empty() || raw == b"*" {
         return Ok(path);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use net::Poller;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use server::{Abort, App, Config, ExchangeId, Outcome, Pulled, Responder};
+use server::{Abort, App, Config, ExchangeId, Head, Offer, Outcome, Pulled, Responder};
 
 use crate::asgi::{Asgi, AsgiApp};
 use crate::ffi;
@@ -118,6 +118,39 @@ impl Mounted {
     /// The native application, which is called first, and the mounts, to which it forwards calls.
     pub(super) fn in_order(&mut self) -> (&mut Native, &mut Mounts) {
         (&mut self.native, &mut self.mounts)
+    }
+
+    pub(super) fn exchanges(&self) -> &Exchanges {
+        &self.native.calls.runner.exchanges
+    }
+
+    /// Whether a request that asks for a WebSocket is a handshake: a native route comes first, even one for other requests.
+    pub(super) fn takes_websocket(&self, head: Head<'_>) -> bool {
+        if self.native.takes_websocket(head) || self.native.has_route(head) {
+            return self.native.takes_websocket(head);
+        }
+        let index = self.mounts.find(head.path());
+        let mount = index.and_then(|index| self.mounts.all.get(index));
+        mount.is_some_and(|mount| matches!(mount.guest, Guest::Asgi(_)))
+    }
+
+    pub(super) fn websocket(
+        &mut self,
+        py: Python<'_>,
+        request: &server::Request<'_>,
+        offer: &Offer<'_>,
+        responder: &mut Responder,
+    ) {
+        if self.native.takes_websocket(request.head) {
+            self.mounts.step_aside(py);
+            return self.native.websocket(py, request, offer, responder);
+        }
+        self.native.calls.runner.steps_aside(py);
+        let index = self.mounts.find(request.head.path());
+        let mount = index.and_then(|index| self.mounts.turn_to(py, index));
+        if let Some(Guest::Asgi(asgi)) = mount.map(|mount| &mut mount.guest) {
+            asgi.websocket(py, request, offer, responder);
+        }
     }
 
     /// See [`server::App::response_sent`].

@@ -4,7 +4,10 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use server::{Abort, ExchangeId, Outcome, Pulled, Responder};
+use server::{
+    Abort, ExchangeId, Head, Match, Offer, Outcome, Parameters, Pulled, Responder, Router,
+};
+use wire::Method;
 
 use crate::ffi;
 use crate::native::calls::{Calls, Fallback};
@@ -24,6 +27,7 @@ pub(crate) struct Native {
 impl Native {
     pub(crate) fn new(app: Py<NativeApp>, exchanges: Arc<Exchanges>) -> Native {
         let table = app.get().table();
+        app.get().is_served_by(&exchanges);
         let calls = Calls::new(exchanges);
         Native { app, table, calls }
     }
@@ -48,6 +52,28 @@ impl Native {
             self.calls
                 .call::<IN_STREAM>(py, &self.table, mounts, request, responder)
         })
+    }
+
+    /// Whether a WebSocket may be opened at the path of a request.
+    pub(crate) fn takes_websocket(&self, head: Head<'_>) -> bool {
+        has_path(&self.table.sockets, head)
+    }
+
+    /// Whether a handler serves the path, whatever the method.
+    pub(crate) fn has_route(&self, head: Head<'_>) -> bool {
+        has_path(&self.table.router, head)
+    }
+
+    /// See [`server::App::websocket`].
+    pub(crate) fn websocket(
+        &mut self,
+        py: Python<'_>,
+        request: &server::Request<'_>,
+        offer: &Offer<'_>,
+        responder: &mut Responder,
+    ) {
+        self.calls
+            .websocket(py, &self.table, request, offer, responder);
     }
 
     /// See [`server::App::pull`]; the next three implement that trait's methods too.
@@ -121,4 +147,11 @@ impl Native {
     pub(crate) fn abort(&mut self, id: ExchangeId, why: Abort) {
         ffi::attached(|py| self.calls.runner.abort(py, id, why));
     }
+}
+
+/// Whether a router has a route for the path of a request.
+fn has_path(router: &Router, head: Head<'_>) -> bool {
+    let mut parameters = Parameters::default();
+    let found = router.find(Method::Get, b"GET", head.path(), &mut parameters);
+    !matches!(found, Match::None)
 }

@@ -41,7 +41,7 @@ pub(crate) struct Calls {
     pub(crate) runner: Runner,
     spare: Vec<Py<Request>>,
     /// The parameters of the current path.
-    parameters: Parameters,
+    pub(super) parameters: Parameters,
 }
 
 /// The exchange of one call.
@@ -396,7 +396,7 @@ fn about_server(table: &Table, responder: &mut Responder) -> Outcome {
 
 /// Calls a handler. Errors are boxed as in [`Calls::begin`].
 #[inline(always)]
-fn call_handler<'py>(
+pub(super) fn call_handler<'py>(
     py: Python<'py>,
     route: &Route,
     parameters: &Parameters,

@@ -1,20 +1,24 @@
 //! What a `bolide.App` consists of: its router, its handlers, and the functions that the core calls.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
-use pyo3::types::PyTuple;
-use server::{PatternError, Router, pattern_parameters};
+use pyo3::types::{PyString, PyTuple};
+use server::{MessageKind, PatternError, Router, pattern_parameters};
 
 use crate::native::request::Parameter;
+use crate::native::websocket::{Sendable, sendable};
+use crate::run::exchanges::Exchanges;
 
 /// The router and the handlers of a `bolide.App`.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct NativeApp {
     /// A running server has its own reference, and checks this one once per pass.
     table: Mutex<Arc<Table>>,
+    /// The servers that serve it.
+    servers: Mutex<Vec<Weak<Exchanges>>>,
 }
 
 /// Everything that a call needs and that does not change between calls.
@@ -27,6 +31,14 @@ pub(crate) struct Table {
     pub(crate) disconnected: Py<PyAny>,
     pub(crate) router: Router,
     pub(crate) routes: Vec<Arc<Route>>,
+    pub(crate) websocket_type: Py<PyAny>,
+    /// The routes of WebSockets.
+    pub(crate) sockets: Router,
+    pub(crate) socket_routes: Vec<Arc<Route>>,
+}
+
+fn refused(error: PatternError) -> PyErr {
+    PyValueError::new_err(error.0)
 }
 
 /// One route's handler.
@@ -37,6 +49,38 @@ pub(crate) struct Route {
     /// The parameters that the handler takes, as indexes; positional ones first.
     pub(crate) taken: Vec<usize>,
     pub(crate) names: Option<Py<PyTuple>>,
+}
+
+impl Route {
+    /// The route of a handler that takes these parameters of the pattern by position and by keyword.
+    fn new(
+        py: Python<'_>,
+        pattern: &str,
+        handler: Py<PyAny>,
+        (positional, keyword): (&[String], &[String]),
+        is_async: bool,
+    ) -> PyResult<Route> {
+        let all = pattern_parameters(pattern).map_err(refused)?;
+        let index_of = |name: &String| {
+            let found = all.iter().position(|(own, _)| own == name);
+            found.ok_or_else(|| {
+                PyValueError::new_err(format!("{pattern:?} has no parameter {name}"))
+            })
+        };
+        let taken = positional.iter().chain(keyword).map(index_of);
+        let taken = taken.collect::<PyResult<Vec<usize>>>()?;
+        let names = match keyword.is_empty() {
+            true => None,
+            false => Some(PyTuple::new(py, keyword)?.unbind()),
+        };
+        Ok(Route {
+            handler,
+            is_async,
+            parameters: all.into(),
+            taken,
+            names,
+        })
+    }
 }
 
 impl Table {
@@ -51,6 +95,9 @@ impl Table {
             disconnected: self.disconnected.clone_ref(py),
             router: self.router.clone(),
             routes: self.routes.clone(),
+            websocket_type: self.websocket_type.clone_ref(py),
+            sockets: self.sockets.clone(),
+            socket_routes: self.socket_routes.clone(),
         }
     }
 }
@@ -59,12 +106,39 @@ impl NativeApp {
     pub(crate) fn table(&self) -> Arc<Table> {
         Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    fn servers(&self) -> MutexGuard<'_, Vec<Weak<Exchanges>>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A server serves it from now on.
+    pub(crate) fn is_served_by(&self, exchanges: &Arc<Exchanges>) {
+        let mut servers = self.servers();
+        servers.retain(|server| server.strong_count() > 0);
+        servers.push(Arc::downgrade(exchanges));
+    }
+
+    /// Changes the table, of which a server may use a copy.
+    fn change<R>(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut Table) -> PyResult<R>,
+    ) -> PyResult<R> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::get_mut(&mut table).is_none() {
+            *table = Arc::new(table.copy(py));
+        }
+        match Arc::get_mut(&mut table) {
+            Some(table) => change(table),
+            None => Err(PyValueError::new_err("the application is in use")),
+        }
+    }
 }
 
 #[pymethods]
 impl NativeApp {
     #[new]
-    #[pyo3(signature = (*, app, request_type, on_error, on_status, stream_async, disconnected))]
+    #[pyo3(signature = (*, app, request_type, websocket_type, on_error, on_status, stream_async, disconnected))]
     #[allow(
         clippy::too_many_arguments,
         reason = "keywords of one constructor call, named on both sides"
@@ -72,6 +146,7 @@ impl NativeApp {
     fn new(
         app: Py<PyAny>,
         request_type: Py<PyAny>,
+        websocket_type: Py<PyAny>,
         on_error: Py<PyAny>,
         on_status: Py<PyAny>,
         stream_async: Py<PyAny>,
@@ -86,9 +161,13 @@ impl NativeApp {
             disconnected,
             router: Router::new(),
             routes: Vec::new(),
+            websocket_type,
+            sockets: Router::new(),
+            socket_routes: Vec::new(),
         };
         NativeApp {
             table: Mutex::new(Arc::new(table)),
+            servers: Mutex::default(),
         }
     }
 
@@ -107,39 +186,53 @@ impl NativeApp {
         keyword_parameters: Vec<String>,
         is_async: bool,
     ) -> PyResult<()> {
-        let refused = |error: PatternError| PyValueError::new_err(error.0);
-        let all = pattern_parameters(pattern).map_err(refused)?;
-        let index_of = |name: &String| {
-            let found = all.iter().position(|(own, _)| own == name);
-            found.ok_or_else(|| {
-                PyValueError::new_err(format!("{pattern:?} has no parameter {name}"))
-            })
-        };
-        let taken = parameters
-            .iter()
-            .chain(&keyword_parameters)
-            .map(index_of)
-            .collect::<PyResult<Vec<usize>>>()?;
-        let names = match keyword_parameters.is_empty() {
-            true => None,
-            false => Some(PyTuple::new(py, &keyword_parameters)?.unbind()),
-        };
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::get_mut(&mut table).is_none() {
-            *table = Arc::new(table.copy(py));
-        }
-        let Some(table) = Arc::get_mut(&mut table) else {
-            return Ok(());
-        };
-        // From here on nothing may fail: routes and the router's numbers must match.
-        table.router.add(method, pattern).map_err(refused)?;
-        table.routes.push(Arc::new(Route {
+        let route = Route::new(
+            py,
+            pattern,
             handler,
+            (&parameters, &keyword_parameters),
             is_async,
-            parameters: all.into(),
-            taken,
-            names,
-        }));
+        )?;
+        self.change(py, |table| {
+            // From here on nothing may fail: routes and the router's numbers must match.
+            table.router.add(method, pattern).map_err(refused)?;
+            table.routes.push(Arc::new(route));
+            Ok(())
+        })
+    }
+
+    /// Adds the route of a WebSocket; ValueError as `add_route`.
+    fn add_websocket_route(
+        &self,
+        py: Python<'_>,
+        pattern: &str,
+        handler: Py<PyAny>,
+        parameters: Vec<String>,
+        keyword_parameters: Vec<String>,
+    ) -> PyResult<()> {
+        let taken = (parameters.as_slice(), keyword_parameters.as_slice());
+        let route = Route::new(py, pattern, handler, taken, true)?;
+        self.change(py, |table| {
+            table.sockets.add("GET", pattern).map_err(refused)?;
+            table.socket_routes.push(Arc::new(route));
+            Ok(())
+        })
+    }
+
+    /// Sends a message to all WebSockets that subscribe to a topic, in this process.
+    fn publish(&self, topic: &Bound<'_, PyString>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = topic.py();
+        let topic = topic.to_str()?.as_bytes();
+        let sendable = sendable(message)?;
+        let (kind, content) = match &sendable {
+            Sendable::Text(content) => (MessageKind::Text, *content),
+            Sendable::Bytes(content) => (MessageKind::Binary, *content),
+            Sendable::Copy(content) => (MessageKind::Binary, content.as_slice()),
+        };
+        let servers: Vec<_> = self.servers().iter().filter_map(Weak::upgrade).collect();
+        for server in servers {
+            server.publish(py, topic, kind, content);
+        }
         Ok(())
     }
 
@@ -159,10 +252,8 @@ impl NativeApp {
         ] {
             visit.call(object)?;
         }
-        table
-            .routes
-            .iter()
-            .try_for_each(|route| visit.call(&route.handler))
+        let mut routes = table.routes.iter().chain(&table.socket_routes);
+        routes.try_for_each(|route| visit.call(&route.handler))
     }
 
     fn __clear__(&self, py: Python<'_>) {
@@ -170,6 +261,7 @@ impl NativeApp {
             && let Some(table) = Arc::get_mut(&mut table)
         {
             table.routes.clear();
+            table.socket_routes.clear();
             for object in [
                 &mut table.app,
                 &mut table.on_error,

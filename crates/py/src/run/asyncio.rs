@@ -200,6 +200,13 @@ impl Lending {
         ffi::call(py, &self.leave_task, arguments).map(drop)
     }
 
+    /// Whether no task runs now.
+    #[inline]
+    pub(crate) fn has_no_current(&self, py: Python<'_>) -> PyResult<bool> {
+        let current = ffi::call(py, &self.current_task, [self.event_loop.bind(py)])?;
+        Ok(current.is_none())
+    }
+
     /// Leaves the current task, if it is not ours.
     #[cold]
     pub(crate) fn leave_caller(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
-use server::{Command, ExchangeId, Mailbox, Responder};
+use server::{Command, ExchangeId, Mailbox, MessageKind, Responder};
 
 use super::awaitable::Ready;
 use super::left_out::LeftOut;
@@ -17,6 +17,7 @@ use super::log::log_warning;
 use super::parts::ResponseParts;
 use super::running::RunningTasks;
 use super::watch::{Moment, Watch};
+use super::websocket::Sockets;
 use crate::ffi::{self, LentResponder};
 
 /// Logged once.
@@ -141,6 +142,9 @@ pub(crate) struct Exchanges {
     pub(crate) running: RunningTasks,
     /// The server waits for the last handlers to end.
     is_draining: AtomicBool,
+    pub(crate) sockets: Sockets,
+    /// Tasks that wait for messages are resumed in the pass that brings them.
+    pub(super) wakes_directly: AtomicBool,
 }
 
 impl Exchanges {
@@ -168,6 +172,8 @@ impl Exchanges {
             watch: Watch::default(),
             running: RunningTasks::default(),
             is_draining: AtomicBool::new(false),
+            sockets: Sockets::default(),
+            wakes_directly: AtomicBool::new(false),
         }
     }
 
@@ -229,6 +235,19 @@ impl Exchanges {
     /// Posts a command, and makes sure that the reactor checks its mailbox.
     pub(crate) fn post(&self, py: Python<'_>, id: ExchangeId, command: Command) {
         self.mailbox.post(id, command);
+        self.watch.has_posted();
+        self.wake_reactor(py);
+    }
+
+    /// Whether output was posted that no pass has taken.
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        self.mailbox.has_output()
+    }
+
+    /// Posts a message to all WebSockets that subscribe to a topic.
+    pub(crate) fn publish(&self, py: Python<'_>, topic: &[u8], kind: MessageKind, content: &[u8]) {
+        self.mailbox.publish(topic, kind, content);
         self.watch.has_posted();
         self.wake_reactor(py);
     }

@@ -180,6 +180,14 @@ impl Tasks {
         }
     }
 
+    /// Leaves the current task, and returns whether no other one runs now: a task that called into the server.
+    #[inline]
+    pub(crate) fn leave_all(&mut self, py: Python<'_>) -> bool {
+        self.leave(py);
+        let lending = self.asyncio.as_ref().and_then(|it| it.lending.as_ref());
+        lending.is_some_and(|lending| lending.has_no_current(py).unwrap_or(false))
+    }
+
     /// Whether callbacks wait for the loop to run them; true for a loop that does not expose this.
     pub(crate) fn has_callbacks(&self, py: Python<'_>) -> bool {
         let asyncio = self.asyncio.as_ref();

@@ -1,0 +1,83 @@
+//! The connection scope of a WebSocket. A handshake is rare, so each scope is made from scratch.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use server::{Head, Offer, Request};
+
+use super::super::fresh::tls_extension;
+use super::super::memo::address_of;
+use super::super::scope::{SPEC_VERSION, path_of};
+use crate::ffi;
+
+/// What the scopes of an application have in common.
+pub(in crate::asgi) struct SocketScopes {
+    scheme: &'static str,
+    root_path: String,
+    state: Option<Py<PyDict>>,
+}
+
+impl SocketScopes {
+    /// `scheme` is that of requests.
+    pub(in crate::asgi) fn new(
+        scheme: &str,
+        root_path: &str,
+        state: Option<Py<PyDict>>,
+    ) -> SocketScopes {
+        SocketScopes {
+            scheme: if scheme == "https" { "wss" } else { "ws" },
+            root_path: root_path.to_owned(),
+            state,
+        }
+    }
+
+    pub(super) fn scope<'py>(
+        &self,
+        py: Python<'py>,
+        request: &Request<'_>,
+        offer: &Offer<'_>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let head = request.head;
+        let versions = PyDict::new(py);
+        versions.set_item("version", "3.0")?;
+        versions.set_item("spec_version", SPEC_VERSION)?;
+        let scope = PyDict::new(py);
+        scope.set_item("type", "websocket")?;
+        scope.set_item("asgi", versions)?;
+        scope.set_item("http_version", head.version().number())?;
+        scope.set_item("scheme", self.scheme)?;
+        scope.set_item("path", path_of(py, &self.root_path, head.path())?)?;
+        scope.set_item("raw_path", PyBytes::new(py, head.path()))?;
+        let query = head.query().unwrap_or_default();
+        scope.set_item("query_string", PyBytes::new(py, query))?;
+        scope.set_item("root_path", &self.root_path)?;
+        scope.set_item("headers", headers(py, head)?)?;
+        scope.set_item("client", address_of(py, request.client)?)?;
+        scope.set_item("server", address_of(py, request.server)?)?;
+        scope.set_item("subprotocols", subprotocols(py, offer)?)?;
+        if let Some(state) = &self.state {
+            scope.set_item("state", state.bind(py).copy()?)?;
+        }
+        let extensions = PyDict::new(py);
+        extensions.set_item("websocket.http.response", PyDict::new(py))?;
+        if let Some(details) = request.tls {
+            extensions.set_item("tls", tls_extension(py, details)?)?;
+        }
+        scope.set_item("extensions", extensions)?;
+        Ok(scope)
+    }
+}
+
+fn headers<'py>(py: Python<'py>, head: Head<'_>) -> PyResult<Bound<'py, PyList>> {
+    let headers = PyList::empty(py);
+    for (name, value) in head.field_section().lines() {
+        let name = PyBytes::new(py, &name.to_ascii_lowercase());
+        headers.append(PyTuple::new(py, [name, PyBytes::new(py, value)])?)?;
+    }
+    Ok(headers)
+}
+
+fn subprotocols<'py>(py: Python<'py>, offer: &Offer<'_>) -> PyResult<Bound<'py, PyList>> {
+    let offered = offer.subprotocols();
+    let names: Vec<Bound<'_, PyString>> = offered.map(|name| ffi::latin1(py, name)).collect();
+    PyList::new(py, names)
+}

@@ -1,0 +1,229 @@
+//! WebSockets of native applications: `bolide.WebSocket`, and the calls of their handlers.
+
+mod handler;
+mod sent;
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
+use server::{CloseCode, Command, MessageKind, Offer, Opening};
+
+pub(crate) use self::sent::{Sendable, sendable};
+use super::request::Request;
+use super::response::{Source, convert};
+use crate::ffi::{self, GilCell};
+use crate::run::awaitable::LoopTurn;
+use crate::run::websocket::{Form, Phase, Receiving, Socket};
+
+/// A WebSocket as a handler sees it: the request of its handshake, and what happens after it.
+#[pyclass(extends = Request, subclass, frozen, module = "bolide._core")]
+#[derive(Default)]
+pub(crate) struct WebSocket {
+    state: GilCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    socket: Option<Arc<Socket>>,
+    offered: Vec<Vec<u8>>,
+    subprotocol: Option<String>,
+}
+
+impl WebSocket {
+    /// Makes this the object of a WebSocket whose handshake is valid.
+    fn opens(&self, py: Python<'_>, socket: Arc<Socket>, offer: &Offer<'_>) -> PyResult<()> {
+        self.state.reach(py, |state| {
+            state.socket = Some(socket);
+            state.offered = offer.subprotocols().map(<[u8]>::to_vec).collect();
+        })
+    }
+
+    #[inline]
+    fn socket(&self, py: Python<'_>) -> PyResult<Arc<Socket>> {
+        let socket = self.state.reach(py, |state| state.socket.clone())?;
+        socket.ok_or_else(|| PyRuntimeError::new_err("only the server makes WebSockets"))
+    }
+
+    /// The WebSocket, accepted if the handler has not responded to the handshake.
+    #[inline]
+    fn accepted(&self, py: Python<'_>) -> PyResult<Arc<Socket>> {
+        let socket = self.socket(py)?;
+        if socket.phase(py)? == Phase::Offered {
+            socket.accept(py, Opening::default())?;
+        }
+        Ok(socket)
+    }
+
+    fn post(&self, py: Python<'_>, command: Command) -> PyResult<()> {
+        let socket = self.accepted(py)?;
+        match socket.phase(py)? {
+            Phase::Open => socket.exchanges.post(py, socket.id, command),
+            phase => return Err(closed(py, &socket, phase)),
+        }
+        Ok(())
+    }
+}
+
+/// The exception for a WebSocket that is not open.
+#[cold]
+fn closed(py: Python<'_>, socket: &Socket, phase: Phase) -> PyErr {
+    match socket.end(py) {
+        Ok(Some(end)) if phase == Phase::Ended => end.exception(py),
+        _ => socket.not_open(py, phase),
+    }
+}
+
+#[pymethods]
+impl WebSocket {
+    #[new]
+    fn new() -> PyClassInitializer<WebSocket> {
+        PyClassInitializer::from(Request::default()).add_subclass(WebSocket::default())
+    }
+
+    /// The subprotocols that the client offers, in its order.
+    #[getter]
+    fn subprotocols<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let names = self.state.reach(py, |state| {
+            let names = state.offered.iter();
+            names.map(|name| ffi::latin1(py, name)).collect::<Vec<_>>()
+        })?;
+        PyList::new(py, names)
+    }
+
+    /// The subprotocol that was accepted.
+    #[getter]
+    fn subprotocol(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.state.reach(py, |state| state.subprotocol.clone())
+    }
+
+    /// The code with which it was closed; None while it is open.
+    #[getter]
+    fn close_code(&self, py: Python<'_>) -> PyResult<Option<u16>> {
+        Ok(self.socket(py)?.end(py)?.map(|end| end.code))
+    }
+
+    /// The reason with which it was closed; None while it is open.
+    #[getter]
+    fn close_reason(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(self.socket(py)?.end(py)?.map(|end| end.reason))
+    }
+
+    /// Whether messages can be sent.
+    #[getter]
+    fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.socket(py)?.phase(py)? == Phase::Open)
+    }
+
+    /// Accepts the handshake; `fields` are encoded field lines.
+    #[pyo3(name = "_accept")]
+    fn accept<'py>(
+        &self,
+        py: Python<'py>,
+        subprotocol: Option<String>,
+        fields: Vec<u8>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let socket = self.socket(py)?;
+        let is_offered = self.state.reach(py, |state| match &subprotocol {
+            Some(name) => state.offered.iter().any(|own| own == name.as_bytes()),
+            None => true,
+        })?;
+        if !is_offered {
+            let name = subprotocol.unwrap_or_default();
+            return Err(PyValueError::new_err(format!(
+                "the client does not offer the subprotocol {name:?}"
+            )));
+        }
+        let opening = Opening {
+            subprotocol: subprotocol.clone().map(String::into_bytes),
+            fields,
+        };
+        socket.accept(py, opening)?;
+        self.state
+            .reach(py, |state| state.subprotocol = subprotocol)?;
+        // What is posted in a call is sent when it has ended.
+        match socket.exchanges.is_in_call() {
+            true => LoopTurn::awaitable(py),
+            false => socket.exchanges.done(py),
+        }
+    }
+
+    /// Refuses the handshake with a response.
+    #[pyo3(name = "_reject")]
+    fn reject<'py>(&self, response: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = response.py();
+        let socket = self.socket(py)?;
+        let response = convert(response)?;
+        let owned = response.to_owned_response()?;
+        if !matches!(response.source, Source::Whole(_)) {
+            return Err(PyValueError::new_err(
+                "reject() takes a response whose content is complete; return one that is streamed",
+            ));
+        }
+        socket.refuse(py)?;
+        socket
+            .exchanges
+            .post(py, socket.id, Command::Respond(owned));
+        socket.exchanges.done(py)
+    }
+
+    /// An awaitable of the next message.
+    fn receive(&self, py: Python<'_>) -> PyResult<Receiving> {
+        Ok(Receiving::of(&self.accepted(py)?, Form::Message))
+    }
+
+    fn __aiter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __anext__(&self, py: Python<'_>) -> PyResult<Receiving> {
+        Ok(Receiving::of(&self.accepted(py)?, Form::Item))
+    }
+
+    /// Sends a str or bytes; the awaitable is done when a bounded buffer has accepted it.
+    fn send<'py>(&self, message: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = message.py();
+        let socket = self.accepted(py)?;
+        let acceptance = match sendable(message)? {
+            Sendable::Text(content) => socket.send(py, MessageKind::Text, content),
+            Sendable::Bytes(content) => socket.send(py, MessageKind::Binary, content),
+            Sendable::Copy(content) => socket.send(py, MessageKind::Binary, &content),
+        };
+        match acceptance {
+            Ok(None) => socket.exchanges.done(py),
+            Ok(Some(acceptance)) => Ok(acceptance),
+            Err(error) => match socket.phase(py)? {
+                Phase::Open => Err(error),
+                phase => Err(closed(py, &socket, phase)),
+            },
+        }
+    }
+
+    /// Closes it. Does nothing if the client has closed it.
+    #[pyo3(signature = (code=1000, reason=""))]
+    fn close<'py>(&self, py: Python<'py>, code: u16, reason: &str) -> PyResult<Bound<'py, PyAny>> {
+        if !CloseCode(code).is_sendable() {
+            return Err(PyValueError::new_err(format!(
+                "a close code is 1000 to 1003, 1007 to 1014 or 3000 to 4999, not {code}"
+            )));
+        }
+        let socket = self.accepted(py)?;
+        if socket.phase(py)? != Phase::Closing {
+            socket.close(py, code, reason.to_owned())?;
+        }
+        socket.exchanges.done(py)
+    }
+
+    /// From now on it receives what is published to this topic.
+    fn subscribe(&self, py: Python<'_>, topic: &Bound<'_, PyString>) -> PyResult<()> {
+        let topic = topic.to_str()?.as_bytes().to_vec();
+        self.post(py, Command::Subscribe(topic))
+    }
+
+    /// It receives nothing more of this topic.
+    fn unsubscribe(&self, py: Python<'_>, topic: &Bound<'_, PyString>) -> PyResult<()> {
+        let topic = topic.to_str()?.as_bytes().to_vec();
+        self.post(py, Command::Unsubscribe(topic))
+    }
+}

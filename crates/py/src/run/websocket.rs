@@ -1,0 +1,63 @@
+//! WebSockets, as the applications of every interface use them: what has arrived, who waits for it, and what is sent.
+//!
+//! The protocol is the server's: an application gets whole messages. Its task runs where the messages arrive: a task in `receive()` waits
+//! for an [`Arrival`], which looks like a future to asyncio and resumes the task from the reactor's pass, without a turn of the loop. What
+//! the task sends then is written to the buffer of that pass, so that the responses to all messages of one read leave together.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `socket` | one WebSocket: its phase, the messages that wait, the tasks that wait |
+//! | `sockets` | the open ones, by their exchange |
+//! | `arrival` | what a task in `receive()` waits for |
+//! | `receiving` | what `receive()` and iteration return, for each interface |
+
+mod arrival;
+mod receiving;
+mod socket;
+mod sockets;
+
+use std::sync::atomic::Ordering;
+
+use pyo3::prelude::*;
+use server::{Command, ExchangeId, Response};
+
+pub(crate) use self::receiving::{Form, Receiving};
+pub(crate) use self::socket::{End, Phase, Socket};
+pub(crate) use self::sockets::Sockets;
+use super::exchanges::Exchanges;
+use crate::ffi;
+
+/// Lets the interpreter step these types without a method call.
+pub(crate) fn prepare(py: Python<'_>) {
+    ffi::step_directly::<Receiving>(py);
+}
+
+impl Exchanges {
+    /// The task in which a handler that has not ended runs, unless it has ended already.
+    pub(crate) fn runs_in(&self, id: ExchangeId, task: Option<Py<PyAny>>) {
+        let before = self.change(id, |open| std::mem::replace(&mut open.task, task));
+        drop(before);
+    }
+
+    /// The application could not be called with a WebSocket.
+    pub(crate) fn fail_handshake(&self, py: Python<'_>, id: ExchangeId) {
+        drop(self.sockets.remove(py, id));
+        let failure = Response {
+            status: 500,
+            ..Response::default()
+        };
+        self.post(py, id, Command::Respond(failure));
+        self.end(py, id, false);
+    }
+
+    /// From now on, `resumes` says whether tasks that wait for messages are resumed in the pass that brings them.
+    pub(crate) fn set_wakes_directly(&self, resumes: bool) {
+        self.wakes_directly.store(resumes, Ordering::Relaxed);
+    }
+
+    /// Whether tasks that wait for messages are resumed in the pass that brings them. Not if the application runs the loop in handlers.
+    #[inline]
+    pub(crate) fn wakes_directly(&self) -> bool {
+        self.wakes_directly.load(Ordering::Relaxed) && !self.is_reentered()
+    }
+}

@@ -1,0 +1,244 @@
+//! What a task in `receive()` waits for.
+//!
+//! asyncio's tasks wait for any object that has the methods of a future. This one calls the task's wake-up in the task's context, as the
+//! loop would, but where the message arrives. A future of asyncio would wake the task in the loop's next iteration, which costs more than
+//! the rest of an echo.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::ffi::{self, GilCell};
+use crate::run::context::run_in;
+use crate::run::exchanges::Exchanges;
+
+/// A function to call, in a context if one is given.
+type Callback = (Py<PyAny>, Option<Py<PyAny>>);
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Progress {
+    #[default]
+    Pending,
+    Done,
+    Cancelled,
+}
+
+#[derive(Default)]
+struct State {
+    progress: Progress,
+    /// An `await` yields it, and no task has taken it yet.
+    is_blocking: bool,
+    /// What `cancel()` was called with.
+    message: Option<Py<PyAny>>,
+    /// The task's; others only if someone adds some.
+    first: Option<Callback>,
+    others: Vec<Callback>,
+}
+
+/// An object like a future.
+#[pyclass(module = "bolide._core", frozen, weakref)]
+pub(crate) struct Arrival {
+    exchanges: Arc<Exchanges>,
+    state: GilCell<State>,
+}
+
+impl Arrival {
+    /// One that is pending, for an `await` to yield.
+    pub(super) fn new(py: Python<'_>, exchanges: &Arc<Exchanges>) -> PyResult<Py<Arrival>> {
+        let state = State {
+            is_blocking: true,
+            ..State::default()
+        };
+        let exchanges = Arc::clone(exchanges);
+        let state = GilCell::of(state);
+        Py::new(py, Arrival { exchanges, state })
+    }
+
+    /// Makes one that only we have had since it was done pending again.
+    pub(super) fn renew(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |state| {
+            state.progress = Progress::Pending;
+            state.is_blocking = true;
+        })
+    }
+
+    fn with<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut State) -> R) -> PyResult<R> {
+        self.state.reach(py, reach)
+    }
+
+    /// Whether nobody has cancelled or fired it.
+    pub(super) fn is_pending(&self, py: Python<'_>) -> bool {
+        self.with(py, |state| state.progress == Progress::Pending)
+            .unwrap_or(false)
+    }
+
+    /// Resumes the task that waits, if it still does: at once, or in the loop's next iteration if another task runs now.
+    ///
+    /// # Errors
+    /// What ends the process.
+    pub(super) fn fire(slf: &Bound<'_, Arrival>, is_direct: bool) -> PyResult<()> {
+        let py = slf.py();
+        let (first, others) = slf.get().with(py, |state| match state.progress {
+            Progress::Pending => {
+                state.progress = Progress::Done;
+                (state.first.take(), std::mem::take(&mut state.others))
+            }
+            Progress::Done | Progress::Cancelled => (None, Vec::new()),
+        })?;
+        for (callback, context) in first.into_iter().chain(others) {
+            match context.filter(|_| is_direct) {
+                Some(context) => run_now(slf, &callback, context.bind(py))?,
+                None => slf.get().call_soon(slf, &callback, None)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the loop call a function with this.
+    #[cold]
+    fn call_soon(
+        &self,
+        slf: &Bound<'_, Arrival>,
+        callback: &Py<PyAny>,
+        context: Option<&Py<PyAny>>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let Some(event_loop) = self.exchanges.event_loop.get(py) else {
+            return Ok(());
+        };
+        let keywords = PyDict::new(py);
+        if let Some(context) = context {
+            keywords.set_item("context", context)?;
+        }
+        event_loop.call_method(py, "call_soon", (callback, slf), Some(&keywords))?;
+        Ok(())
+    }
+}
+
+/// Calls a task's wake-up as the loop would. What it raises ends the process, or is only reported.
+fn run_now(
+    arrival: &Bound<'_, Arrival>,
+    callback: &Py<PyAny>,
+    context: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = arrival.py();
+    match run_in(context, || ffi::call(py, callback, [arrival.as_any()])) {
+        Ok(_) => Ok(()),
+        Err(error)
+            if error.is_instance_of::<PyKeyboardInterrupt>(py)
+                || error.is_instance_of::<PySystemExit>(py) =>
+        {
+            Err(error)
+        }
+        Err(error) => {
+            error.write_unraisable(py, None);
+            Ok(())
+        }
+    }
+}
+
+#[pymethods]
+impl Arrival {
+    #[getter(_asyncio_future_blocking)]
+    fn is_blocking(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |state| state.is_blocking)
+    }
+
+    #[setter(_asyncio_future_blocking)]
+    fn set_blocking(&self, py: Python<'_>, is_blocking: bool) -> PyResult<()> {
+        self.with(py, |state| state.is_blocking = is_blocking)
+    }
+
+    fn get_loop(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let event_loop = self.exchanges.event_loop.get(py);
+        event_loop.map(|event_loop| event_loop.clone_ref(py))
+    }
+
+    #[pyo3(signature = (callback, /, *, context=None))]
+    fn add_done_callback(
+        slf: &Bound<'_, Arrival>,
+        callback: Py<PyAny>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let late = slf.get().with(py, |state| {
+            if state.progress != Progress::Pending {
+                return Some((callback, context));
+            }
+            match &state.first {
+                None => state.first = Some((callback, context)),
+                Some(_) => state.others.push((callback, context)),
+            }
+            None
+        })?;
+        match late {
+            Some((callback, context)) => slf.get().call_soon(slf, &callback, context.as_ref()),
+            None => Ok(()),
+        }
+    }
+
+    fn remove_done_callback(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let py = callback.py();
+        let (first, others) = self.with(py, |state| {
+            (state.first.take(), std::mem::take(&mut state.others))
+        })?;
+        let (mut kept, mut removed) = (Vec::new(), 0);
+        for (own, context) in first.into_iter().chain(others) {
+            match own.bind(py).eq(callback)? {
+                true => removed += 1,
+                false => kept.push((own, context)),
+            }
+        }
+        self.with(py, |state| state.others.splice(..0, kept).for_each(drop))?;
+        Ok(removed)
+    }
+
+    fn done(&self, py: Python<'_>) -> bool {
+        !self.is_pending(py)
+    }
+
+    fn cancelled(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |state| state.progress == Progress::Cancelled)
+    }
+
+    fn result(&self, py: Python<'_>) -> PyResult<()> {
+        let (progress, message) = self.with(py, |state| {
+            let message = state.message.as_ref();
+            (state.progress, message.map(|message| message.clone_ref(py)))
+        })?;
+        match (progress, message) {
+            (Progress::Done, _) => Ok(()),
+            (Progress::Pending, _) => Err(InvalidStateError::new_err("Result is not set.")),
+            (Progress::Cancelled, Some(message)) => Err(CancelledError::new_err((message,))),
+            (Progress::Cancelled, None) => Err(CancelledError::new_err(())),
+        }
+    }
+
+    fn exception(&self, py: Python<'_>) -> PyResult<()> {
+        self.result(py)
+    }
+
+    #[pyo3(signature = (msg=None))]
+    fn cancel(slf: &Bound<'_, Arrival>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+        let py = slf.py();
+        let cancelled = slf.get().with(py, |state| {
+            if state.progress != Progress::Pending {
+                return None;
+            }
+            state.progress = Progress::Cancelled;
+            let before = std::mem::replace(&mut state.message, msg);
+            let callbacks = (state.first.take(), std::mem::take(&mut state.others));
+            Some((before, callbacks))
+        })?;
+        let Some((_before, (first, others))) = cancelled else {
+            return Ok(false);
+        };
+        for (callback, context) in first.into_iter().chain(others) {
+            slf.get().call_soon(slf, &callback, context.as_ref())?;
+        }
+        Ok(true)
+    }
+}

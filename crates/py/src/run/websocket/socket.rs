@@ -1,0 +1,439 @@
+//! One WebSocket: its phase, the messages that wait for the application, and the tasks that wait for messages.
+//!
+//! ```text
+//!          | accept | refuse  | send    | close   | message | the server says that it is over
+//! ---------+--------+---------+---------+---------+---------+---------------------------------
+//! Offered  | Open   | Refused | error   | error   | -       | Ended
+//! Refused  | error  | error   | error   | error   | -       | Ended
+//! Open     | error  | error   | sent    | Closing | kept    | Ended
+//! Closing  | error  | error   | error   | error   | dropped | Ended
+//! Ended    | gone   | nothing | gone    | nothing | -       | Ended
+//! ```
+//!
+//! `error` is the application's mistake, `gone` the exception that reports that the peer has left.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use server::{Appetite, Close, CloseCode, Command, ExchangeId, MessageKind, Opening, Responder};
+
+use super::arrival::Arrival;
+use crate::ffi::reuse::OurReferences;
+use crate::ffi::{self, GilCell};
+use crate::run::exchanges::{Exchanges, STREAM_AHEAD_BYTES, wake};
+use crate::run::memory::copy;
+
+/// Messages that wait for the application before the peer has to wait. Those of one read are passed on before the application runs, so
+/// this has to be more than arrive in one read from a client that sends small messages together.
+const WAITING_MESSAGES_MAX: usize = 1024;
+/// The same for their bytes: some reads.
+const WAITING_BYTES_MAX: usize = 65_536;
+/// The queue of an idle WebSocket keeps room for so many messages.
+const KEPT_MESSAGES: usize = 4;
+
+/// What may happen next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// The application has not responded to the handshake.
+    Offered,
+    /// It has responded with something else.
+    Refused,
+    Open,
+    /// The application has closed it, or has ended.
+    Closing,
+    Ended,
+}
+
+/// How it ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct End {
+    pub(crate) code: u16,
+    pub(crate) reason: String,
+}
+
+impl End {
+    /// The connection ended without a close frame, or was never a WebSocket.
+    pub(crate) fn abnormal() -> End {
+        End {
+            code: CloseCode::ABNORMAL.0,
+            reason: String::new(),
+        }
+    }
+}
+
+/// What [`Socket::take`] found.
+pub(super) enum Taken {
+    Message(Py<PyAny>),
+    Ended(End),
+    /// The offer of a handshake, for an interface that reports it.
+    Offer,
+    /// Nothing yet.
+    Nothing,
+}
+
+/// A task in `receive()`.
+enum Waiter {
+    Direct(Py<Arrival>),
+    Future(Py<PyAny>),
+}
+
+/// One WebSocket.
+pub(crate) struct Socket {
+    pub(crate) id: ExchangeId,
+    pub(crate) exchanges: Arc<Exchanges>,
+    state: GilCell<State>,
+}
+
+struct State {
+    phase: Phase,
+    /// The interface reports the offer as the first thing that arrives.
+    reports_offer: bool,
+    end: Option<End>,
+    arrived: VecDeque<Py<PyAny>>,
+    /// Bytes that have arrived since the queue was last empty.
+    arrived_bytes: usize,
+    /// The server waits until the queue is empty.
+    is_paused: bool,
+    waiters: Vec<Waiter>,
+    /// An arrival that only this references.
+    spare: Option<Py<Arrival>>,
+    /// Bytes sent since the peer last had everything.
+    ahead_bytes: usize,
+}
+
+/// The references to an arrival that no task holds: ours.
+const OF_ARRIVAL: OurReferences = OurReferences::of(1);
+
+impl Socket {
+    /// One whose handshake the application has not responded to.
+    pub(crate) fn new(
+        py: Python<'_>,
+        exchanges: &Arc<Exchanges>,
+        id: ExchangeId,
+        reports_offer: bool,
+    ) -> PyResult<Arc<Socket>> {
+        let state = State {
+            phase: Phase::Offered,
+            reports_offer,
+            end: None,
+            arrived: VecDeque::new(),
+            arrived_bytes: 0,
+            is_paused: false,
+            waiters: Vec::new(),
+            spare: None,
+            ahead_bytes: 0,
+        };
+        let socket = Arc::new(Socket {
+            id,
+            exchanges: Arc::clone(exchanges),
+            state: GilCell::of(state),
+        });
+        exchanges.sockets.add(py, &socket)?;
+        Ok(socket)
+    }
+
+    fn with<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut State) -> R) -> PyResult<R> {
+        self.state.reach(py, reach)
+    }
+
+    #[inline]
+    pub(crate) fn phase(&self, py: Python<'_>) -> PyResult<Phase> {
+        self.with(py, |state| state.phase)
+    }
+
+    /// How it ended; None if it has not.
+    pub(crate) fn end(&self, py: Python<'_>) -> PyResult<Option<End>> {
+        self.with(py, |state| state.end.clone())
+    }
+
+    /// Accepts the handshake.
+    ///
+    /// # Errors
+    /// If the application has responded before, or the peer has left.
+    pub(crate) fn accept(&self, py: Python<'_>, opening: Opening) -> PyResult<()> {
+        self.leave_offer(py, Phase::Open)?;
+        self.exchanges.post(py, self.id, Command::Open(opening));
+        Ok(())
+    }
+
+    /// The application responds to the handshake in another way.
+    ///
+    /// # Errors
+    /// As [`Socket::accept`].
+    pub(crate) fn refuse(&self, py: Python<'_>) -> PyResult<()> {
+        self.leave_offer(py, Phase::Refused)?;
+        drop(self.exchanges.sockets.remove(py, self.id));
+        self.with(py, |state| {
+            state.end.get_or_insert_with(End::abnormal);
+        })?;
+        self.wake(py, false)
+    }
+
+    fn leave_offer(&self, py: Python<'_>, next: Phase) -> PyResult<()> {
+        let before = self.with(py, |state| {
+            let before = state.phase;
+            if before == Phase::Offered {
+                state.phase = next;
+            }
+            before
+        })?;
+        match before {
+            Phase::Offered => Ok(()),
+            Phase::Ended => Err(self.exchanges.disconnection(py)),
+            _ => Err(PyRuntimeError::new_err(
+                "the handshake of this WebSocket has its response already",
+            )),
+        }
+    }
+
+    /// Sends a message. Returns an awaitable of its acceptance, unless it is accepted at once.
+    ///
+    /// # Errors
+    /// If it is not open, or there is no memory.
+    #[inline]
+    pub(crate) fn send<'py>(
+        &self,
+        py: Python<'py>,
+        kind: MessageKind,
+        content: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (phase, ahead_bytes) = self.with(py, |state| {
+            state.ahead_bytes = state.ahead_bytes.saturating_add(content.len());
+            (state.phase, state.ahead_bytes)
+        })?;
+        if phase != Phase::Open {
+            return Err(self.not_open(py, phase));
+        }
+        let send = |responder: &mut Responder| responder.send_message(kind, content);
+        let is_written = !self.exchanges.has_output()
+            && self.exchanges.write_in_call(py, self.id, send).is_some();
+        if !is_written {
+            let message = Command::Message(kind, copy(content)?);
+            self.exchanges.post(py, self.id, message);
+        }
+        match ahead_bytes > STREAM_AHEAD_BYTES {
+            true => self.wait_to_send(py, ahead_bytes).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// An awaitable that is done when everything that was sent has left.
+    #[cold]
+    fn wait_to_send<'py>(
+        &self,
+        py: Python<'py>,
+        ahead_bytes: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.exchanges
+            .open(self.id, |open| open.ahead_bytes = ahead_bytes);
+        self.exchanges.wait_to_write(py, self.id)
+    }
+
+    /// Everything that was sent has left.
+    #[inline]
+    pub(crate) fn writable(&self, py: Python<'_>) {
+        let waited = self.with(py, |state| {
+            std::mem::take(&mut state.ahead_bytes) > STREAM_AHEAD_BYTES
+        });
+        if waited.unwrap_or(true) {
+            self.exchanges.writable(py, self.id);
+        }
+    }
+
+    /// Closes it. Does nothing if the peer has left.
+    ///
+    /// # Errors
+    /// If it is not open.
+    pub(crate) fn close(&self, py: Python<'_>, code: u16, reason: String) -> PyResult<()> {
+        let before = self.with(py, |state| {
+            let before = state.phase;
+            if before == Phase::Open {
+                state.phase = Phase::Closing;
+                state.arrived.clear();
+            }
+            before
+        })?;
+        match before {
+            Phase::Open => {
+                let code = Some(CloseCode(code));
+                let close = Command::Close(Close { code, reason });
+                self.exchanges.post(py, self.id, close);
+                self.resume(py)
+            }
+            Phase::Ended => Ok(()),
+            phase => Err(self.not_open(py, phase)),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn not_open(&self, py: Python<'_>, phase: Phase) -> PyErr {
+        match phase {
+            Phase::Offered => PyRuntimeError::new_err("this WebSocket is not accepted yet"),
+            Phase::Refused => PyRuntimeError::new_err("this WebSocket was refused"),
+            Phase::Closing => PyRuntimeError::new_err("this WebSocket is closed"),
+            Phase::Open | Phase::Ended => self.exchanges.disconnection(py),
+        }
+    }
+
+    /// A message has arrived: keeps it until [`Socket::wake`].
+    pub(crate) fn arrives(
+        &self,
+        py: Python<'_>,
+        kind: MessageKind,
+        content: &[u8],
+    ) -> PyResult<Appetite> {
+        let message = match kind {
+            MessageKind::Text => ffi::text(py, content)?.into_any().unbind(),
+            MessageKind::Binary => ffi::bytes(py, content)?.into_any().unbind(),
+        };
+        self.with(py, |state| {
+            if state.phase != Phase::Open {
+                return Appetite::More;
+            }
+            state.arrived.push_back(message);
+            state.arrived_bytes = state.arrived_bytes.saturating_add(content.len());
+            state.is_paused |= state.arrived.len() >= WAITING_MESSAGES_MAX
+                || state.arrived_bytes >= WAITING_BYTES_MAX;
+            match state.is_paused {
+                true => Appetite::Enough,
+                false => Appetite::More,
+            }
+        })
+    }
+
+    /// Takes what arrived first.
+    #[inline]
+    pub(super) fn take(&self, py: Python<'_>) -> PyResult<Taken> {
+        let (taken, resumes) = self.with(py, State::take)?;
+        if resumes {
+            self.resume(py)?;
+        }
+        Ok(taken)
+    }
+
+    /// The queue is empty: lets the server read on, if it was stopped.
+    fn resume(&self, py: Python<'_>) -> PyResult<()> {
+        let was_paused = self.with(py, |state| {
+            state.arrived_bytes = 0;
+            if state.arrived.capacity() > KEPT_MESSAGES {
+                state.arrived = VecDeque::new();
+            }
+            std::mem::take(&mut state.is_paused)
+        })?;
+        if was_paused {
+            self.exchanges.post(py, self.id, Command::Read);
+        }
+        Ok(())
+    }
+
+    /// What an awaitable yields until something arrives.
+    pub(super) fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.forget_cancelled(py)?;
+        if !self.exchanges.wakes_directly() {
+            let future = self.exchanges.create_future(py)?;
+            future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
+            let waiter = Waiter::Future(future.clone().unbind());
+            self.with(py, |state| state.waiters.push(waiter))?;
+            return Ok(future);
+        }
+        let arrival = match self.with(py, |state| state.spare.take())? {
+            Some(spare) => {
+                spare.get().renew(py)?;
+                spare
+            }
+            None => Arrival::new(py, &self.exchanges)?,
+        };
+        let yielded = arrival.clone_ref(py).into_bound(py).into_any();
+        self.with(py, |state| state.waiters.push(Waiter::Direct(arrival)))?;
+        Ok(yielded)
+    }
+
+    /// Waits of tasks that were cancelled would accumulate.
+    fn forget_cancelled(&self, py: Python<'_>) -> PyResult<()> {
+        let mut waiters = self.with(py, |state| std::mem::take(&mut state.waiters))?;
+        waiters.retain(|waiter| waiter.waits(py));
+        // Checking them may have run Python, which may have added some.
+        self.with(py, |state| {
+            state.waiters.splice(..0, waiters).for_each(drop)
+        })
+    }
+
+    /// Resumes the tasks that wait, as long as there is something for them: at once if `is_direct`.
+    ///
+    /// # Errors
+    /// What ends the process.
+    pub(crate) fn wake(&self, py: Python<'_>, is_direct: bool) -> PyResult<()> {
+        while let Some(waiter) = self.with(py, State::next_waiter)? {
+            match waiter {
+                Waiter::Direct(arrival) => {
+                    Arrival::fire(arrival.bind(py), is_direct)?;
+                    if OF_ARRIVAL.are_all(py, &arrival) && is_direct {
+                        let before = self.with(py, |state| state.spare.replace(arrival))?;
+                        drop(before);
+                    }
+                }
+                Waiter::Future(future) => {
+                    wake(py, &future);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The server says that it is over.
+    ///
+    /// # Errors
+    /// What ends the process.
+    pub(crate) fn ends(&self, py: Python<'_>, end: End, is_direct: bool) -> PyResult<()> {
+        drop(self.exchanges.sockets.remove(py, self.id));
+        self.with(py, |state| {
+            state.phase = Phase::Ended;
+            state.end.get_or_insert(end);
+        })?;
+        self.exchanges.disconnect(py, self.id);
+        self.wake(py, is_direct)
+    }
+
+    /// The application has ended: closes what it left open.
+    pub(crate) fn handler_ends(&self, py: Python<'_>, code: CloseCode) {
+        let is_open = self.phase(py).is_ok_and(|phase| phase == Phase::Open);
+        if is_open && let Err(error) = self.close(py, code.0, String::new()) {
+            error.write_unraisable(py, None);
+        }
+        self.exchanges.end(py, self.id, true);
+    }
+}
+
+impl State {
+    fn take(&mut self) -> (Taken, bool) {
+        if std::mem::take(&mut self.reports_offer) {
+            return (Taken::Offer, false);
+        }
+        match (self.arrived.pop_front(), &self.end) {
+            (Some(message), _) => (Taken::Message(message), self.arrived.is_empty()),
+            (None, Some(end)) => (Taken::Ended(end.clone()), false),
+            (None, None) => (Taken::Nothing, false),
+        }
+    }
+
+    fn next_waiter(&mut self) -> Option<Waiter> {
+        let has_news = !self.arrived.is_empty() || self.end.is_some();
+        (has_news && !self.waiters.is_empty()).then(|| self.waiters.remove(0))
+    }
+}
+
+impl Waiter {
+    fn waits(&self, py: Python<'_>) -> bool {
+        match self {
+            Waiter::Direct(arrival) => arrival.get().is_pending(py),
+            Waiter::Future(future) => {
+                let is_done = future.call_method0(py, pyo3::intern!(py, "done"));
+                is_done
+                    .and_then(|is_done| is_done.is_truthy(py))
+                    .is_ok_and(|is_done| !is_done)
+            }
+        }
+    }
+}
