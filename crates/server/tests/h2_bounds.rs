@@ -345,6 +345,49 @@ fn a_stop_responds_503_to_what_has_not_begun() {
 }
 
 #[test]
+fn a_stop_counts_complete_responses_whose_window_is_closed_as_truncated() {
+    let mut it = Connected::new();
+    it.client.announce_window(0);
+    let streams: Vec<u32> = ["/a", "/later", "/", "/head"]
+        .iter()
+        .map(|target| match *target {
+            "/head" => it.client.open("HEAD", target, true),
+            target => it.client.open("GET", target, true),
+        })
+        .collect();
+    it.settle();
+    let unfinished = it.server.worker.stop();
+    it.client.receive();
+    // "/later" gets a 503, and the response to HEAD was sent.
+    assert_eq!((unfinished.refused, unfinished.cut), (1, 2));
+    let resets = streams.iter().map(|id| it.client.streams[id].reset);
+    let cancel = Some(ErrorCode::CANCEL);
+    assert_eq!(resets.collect::<Vec<_>>(), [cancel, cancel, cancel, None]);
+}
+
+#[test]
+fn a_stop_counts_a_response_that_waits_for_a_full_socket_as_truncated() {
+    let mut it = Connected::new();
+    it.client.open_everything();
+    it.settle();
+    it.client.open("GET", "/big/8000000", true);
+    it.client.send(usize::MAX);
+    it.server.settle();
+    let unfinished = it.server.worker.stop();
+    assert_eq!((unfinished.refused, unfinished.cut), (0, 1));
+}
+
+#[test]
+fn a_stop_counts_nothing_for_a_response_that_is_sent_before_its_request_is_complete() {
+    let mut it = Connected::new();
+    let early = it.client.open("POST", "/early", false);
+    it.settle();
+    assert!(it.client.streams[&early].is_complete);
+    let unfinished = it.server.worker.stop();
+    assert_eq!((unfinished.refused, unfinished.cut), (0, 0));
+}
+
+#[test]
 fn trailers_end_a_content_and_their_fields_are_dropped() {
     let mut it = Connected::new();
     let stream = it.client.open("POST", "/read", false);

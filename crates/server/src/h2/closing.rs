@@ -200,6 +200,9 @@ impl H2 {
         turn: &mut Turn<'_, A>,
         unfinished: &mut Unfinished,
     ) -> Fate {
+        let before = *unfinished;
+        let was_full = turn.link.is_full();
+        let mut complete = Vec::new();
         let ids: Vec<u32> = self.streams.iter().map(|stream| stream.id).collect();
         for id in ids {
             let Some(index) = self.index_of(id) else {
@@ -209,7 +212,8 @@ impl H2 {
                 continue;
             };
             match stream.exchange.progress {
-                Progress::Done | Progress::Cut => {}
+                Progress::Done => complete.push(id),
+                Progress::Cut => {}
                 Progress::Waiting => {
                     unfinished.refused += 1;
                     self.refuse_for_stop(turn, index);
@@ -224,6 +228,15 @@ impl H2 {
             self.say_last(turn);
         }
         self.emit(turn);
+        let is_unsent = |id: &&u32| {
+            let stream = self.index_of(**id).and_then(|at| self.streams.get(at));
+            stream.is_some_and(|stream| !stream.encoding.has_ended)
+        };
+        unfinished.cut += complete.iter().filter(is_unsent).count() as u64;
+        if was_full && *unfinished == before {
+            // A response whose end waits for the socket has no record any more.
+            unfinished.cut += 1;
+        }
         while !self.streams.is_empty() {
             self.cut_for_stop(turn, 0);
         }
