@@ -592,23 +592,34 @@ class TlsConfig:
         protocols: Sequence[str],
         minimum: str = "1.2",
         client_ca: bytes | None = None,
+        client_crl: Sequence[bytes] = (),
         client_certificate: str = "none",
         tickets: TicketSecret | None = None,
     ) -> Self:
         """Check certificate chains and their keys, in PEM, and the passwords of the keys.
 
         `protocols` are names of ALPN, `minimum` is "1.2" or "1.3", and `client_certificate` is
-        "none", "optional" or "required". Sessions are resumed by `tickets`.
+        "none", "optional" or "required". `client_crl` are files with lists of certificates that are
+        revoked, in PEM. Sessions are resumed by `tickets`.
 
         Raises:
             ValueError: Something cannot be used. Its arguments are the name of the option at fault,
                 the index of its pair, the kind of error ("missing", "locked", "password",
-                "encryption", "mismatch" or "bad"), and a text without anything of a key.
+                "encryption", "mismatch", "order", "unusable" or "bad"), and a text without anything
+                of a key.
         """
 
     @property
-    def certificates(self) -> list[tuple[list[str], int, int, str]]:
-        """The DNS names, first and last second of validity since 1970, and fingerprint of each."""
+    def certificates(self) -> list[tuple[list[str], int, int, str, str | None]]:
+        """Describe each pair.
+
+        Its DNS names, the first and last second of its validity since 1970, its fingerprint, and
+        what is wrong with the order of its chain.
+        """
+
+    @property
+    def revocation_lists(self) -> list[tuple[int, str, int | None]]:
+        """The index of its file, the issuer, and the last second of validity of each list."""
 
 @final
 class Server:
@@ -621,8 +632,9 @@ class Server:
 
         `options` may contain every name of `settings()`, `server_header` (bool), `h2c` (bool),
         `access_log` (a descriptor or None), `access_log_format` ("combined" or "json"),
-        `eager_tasks` (bool), `tls` (a `TlsConfig` or None: its listeners then use TLS), and for
-        WSGI `threads` and `workers` (counts).
+        `eager_tasks` (bool), `debug_log` (bool: details are logged at debug level), `tls` (a
+        `TlsConfig` or None: its listeners then use TLS), and for WSGI `threads` and `workers`
+        (counts).
         """
 
     def join(self, siblings: Siblings, index: int) -> None:

@@ -64,6 +64,7 @@ class Authority:
         made = self.ca.issue_cert(*names, common_name=common_name, not_after=ends)
         name = f"{names[0].replace('*', 'any')}-{len(list(folder.iterdir()))}"
         files = Files(folder / f"{name}.crt", folder / f"{name}.key")
+        files.key.touch(mode=0o600)
         made.private_key_pem.write_to_path(files.key)
         for blob in made.cert_chain_pems:
             blob.write_to_path(files.certificate, append=True)

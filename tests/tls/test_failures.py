@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import ssl
 
@@ -33,3 +34,23 @@ def test_a_client_without_its_certificate_gets_an_alert_and_a_line_in_the_log(
             secure.recv(1)
         assert not isinstance(caught.value, ssl.SSLEOFError)
     server.wait_line(r"1 TLS handshake failed: 127\.0\.0\.1: peer sent no certificates")
+
+
+@pytest.mark.parametrize("application", ["basic.py", "wsgi_plain.py"])
+def test_at_debug_level_each_is_a_line(
+    start: Start, files: Files, client: ssl.SSLContext, application: str
+) -> None:
+    server = start(application, *files.options, "--log-level", "debug")
+    address = server.address
+    assert isinstance(address, tuple)
+    client.set_alpn_protocols(["unknown"])
+    for _ in range(3):
+        with (
+            socket.create_connection(address, timeout=20) as plain,
+            pytest.raises(ssl.SSLError),
+        ):
+            client.wrap_socket(plain, server_hostname="localhost")
+        server.wait_line(r"DEBUG bolide\.error: a TLS handshake failed: 127\.0\.0\.1: ")
+    server.signal(signal.SIGTERM)
+    server.wait()
+    assert sum("WARN" in line and "1 TLS handshake failed: " in line for line in server.lines) == 1

@@ -100,8 +100,8 @@ def test_workers_get_keys_that_are_open(files: Files, tmp_path: Path) -> None:
     certificates = Certificates(resolve(given, environ={}))
     with open(certificates.in_memory(), "rb") as file:
         file.seek(0)
-        [[chain, key]], authorities = msgspec.msgpack.decode(file.read())
-    assert (chain, authorities) == (files.certificate.read_bytes(), None)
+        [[chain, key]], authorities, lists = msgspec.msgpack.decode(file.read())
+    assert (chain, authorities, lists) == (files.certificate.read_bytes(), None, [])
     assert key.startswith(b"-----BEGIN PRIVATE KEY-----\n")
     serialization.load_pem_private_key(key, None)
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import ssl
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -107,6 +108,37 @@ def test_permission_that_comes_later_is_noticed(
     assert caplog.text.count("Permission denied; let the user of the server read it") == 1
     monkeypatch.setattr(os, "open", real_open)
     assert certificates.look()
+    assert not certificates.look()
+
+
+def test_a_file_system_that_does_not_respond_is_waited_for_once(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"certificate": files.certificate, "key": files.key}
+    monkeypatch.setattr("bolide.server.certificates.WAIT_S", 0.2)
+    certificates = Certificates(resolve(given, environ={}))
+    before = certificates.current
+    real_stat, responds = os.stat, threading.Event()
+
+    def hang(path: str, **options: bool) -> os.stat_result:
+        if path == str(files.key):
+            responds.wait(20)
+        return real_stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", hang)
+    began = time.monotonic()
+    assert [certificates.look() for _ in range(5)] == [False] * 5
+    assert time.monotonic() - began < 5
+    assert certificates.current is before
+    text = f"key: {files.key} could not be read within 0.2 s; is its file system available?"
+    assert caplog.text.count(f"{text}; the previous certificates remain in use") == 1
+    assert not certificates.renew()  # asked for: it is logged again
+    assert caplog.text.count(text) == 2
+    responds.set()
+    deadline = time.monotonic() + 20
+    while not certificates.look():
+        assert time.monotonic() < deadline
+    assert certificates.current is not before
     assert not certificates.look()
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from support.client import Connection
 from support.embedding import EmbeddingProgram
+from support.h2 import Client, get
 from support.server import APPLICATIONS, Server, Start
 from wsgi.observed import seen, wait_seen
 
@@ -335,3 +336,20 @@ def test_new_connections_do_not_keep_an_old_one_waiting(start: Start) -> None:
             new.send(b"GET /20 HTTP/1.1\r\nHost: test\r\n\r\n")
         number = int(old.get("/0").content)
         assert 1 < number < 10
+
+
+def test_a_client_with_many_streams_does_not_keep_others_waiting_for_all_of_them(
+    start: Start,
+) -> None:
+    server = start("h2/wsgi.py", "--h2c", "--threads", "2")
+    with Client(Connection(server.address)) as busy, server.connect() as other:
+        busy.send(get(1, "/hold"), get(3, "/sleep/1000"))
+        busy.ping()
+        busy.send(*(get(stream, "/count") for stream in range(5, 105, 2)))
+        busy.ping()
+        # One of the fifty is called before it: connections take turns. The call that sleeps is 0.
+        place = int(other.get("/count").content)
+        assert place <= 3
+        assert other.get("/release").content == b"hello"
+        places = [int(busy.response(stream).content) for stream in range(5, 105, 2)]
+        assert places == sorted(places)

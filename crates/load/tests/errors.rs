@@ -3,7 +3,7 @@
 mod fixture;
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -64,6 +64,35 @@ fn a_reset_fails_the_batch() {
         let _ = stream.peek(&mut [0]);
     });
     assert_eq!(outcome(&plan(address, 4, 2)), (0, failed("reset", 4)));
+}
+
+/// A server that sends what a request asks for without having read it shows nothing of what it would do with all of it.
+#[test]
+fn a_response_to_a_request_that_is_not_completely_sent_is_a_failure() {
+    const UNTIL_CLOSED: &str = "HTTP/1.1 200 OK\r\n\r\nhi";
+    for (response, is_closed) in [(OK, false), (UNTIL_CLOSED, true)] {
+        let address = server(move |mut stream| {
+            read_request(&mut stream);
+            let _ = stream.write_all(response.as_bytes());
+            if is_closed {
+                let _ = stream.shutdown(Shutdown::Write);
+            }
+            // Its content stays unread, and the connection open.
+            std::mem::forget(stream);
+        });
+        for depth in [1, 2] {
+            let mut asked = plan(address.clone(), 4, depth);
+            asked.requests[0].method = "POST".into();
+            // More than the buffers of both sockets hold.
+            asked.requests[0].content = Some(vec![b'x'; 64 << 20]);
+            let found = outcome(&asked);
+            assert_eq!(
+                found,
+                (0, failed("early_response", 4)),
+                "{response} {depth}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -33,9 +33,9 @@ pub use rest::Rest;
 pub use siblings::{LATE_AFTER_MS, Seat, Siblings, Turn};
 pub use timer::{TICK_MS, TimerWheel};
 pub use tls::{
-    Agreement, Certificate, Clients, Expected, Offer, Pair, SESSION_BYTES_MAX, ServerPair,
-    TicketSecret, TlsClientConfig, TlsConfig, TlsDetails, TlsError, TlsFailure, opened_key,
-    self_signed,
+    Agreement, Certificate, Clients, Expected, Offer, Pair, RevocationList, SESSION_BYTES_MAX,
+    ServerPair, TicketSecret, TlsClientConfig, TlsConfig, TlsDetails, TlsError, TlsFailure,
+    opened_key, self_signed,
 };
 pub use transport::{FileSent, Peer, Received, Sent, Transport};
 pub use waker::Waker;

@@ -19,7 +19,7 @@ use crate::ffi;
 use crate::native::app::Native;
 use crate::native::table::NativeApp;
 use crate::run::exchanges::Exchanges;
-use crate::run::log::{cut_short, log_shortage, log_warning};
+use crate::run::log::{cut_short, log_detail, log_shortage, log_warning};
 use crate::run::runner::Runner;
 use crate::wsgi::{HiddenLoop, Placement, Wsgi, WsgiApp};
 
@@ -236,6 +236,13 @@ impl App for Interface {
         match self {
             Interface::Wsgi(wsgi) => wsgi.refused(line),
             _ => ffi::attached(|py| log_warning(py, line)),
+        }
+    }
+
+    fn handshake_failed(&mut self, line: &str) {
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.handshake_failed(line),
+            _ => ffi::attached(|py| log_detail(py, line)),
         }
     }
 

@@ -394,6 +394,8 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             config.omits_server_field = !value.is_truthy()?;
         } else if name == "h2c" {
             config.accepts_prior_knowledge = value.is_truthy()?;
+        } else if name == "debug_log" {
+            config.reports_handshakes = value.is_truthy()?;
         } else if let Some(number) = config
             .limits
             .get_mut(&name)

@@ -9,6 +9,7 @@ mod call;
 mod environ;
 mod environ_memo;
 mod environ_tls;
+mod fairness;
 mod file_wrapper;
 mod head;
 mod hidden_loop;
@@ -45,7 +46,7 @@ use self::thread::Thread;
 use crate::ffi;
 use crate::run::exchanges::Exchanges;
 use crate::run::left_out::LeftOut;
-use crate::run::log::{cut_short, log_shortage, log_warning};
+use crate::run::log::{cut_short, log_detail, log_shortage, log_warning};
 use crate::run::runner::Runner;
 
 /// A WSGI application and the constant parts of its environs.
@@ -310,6 +311,13 @@ impl App for Wsgi {
         match &self.calls {
             Calls::Inline(_) => ffi::attached(|py| log_warning(py, line)),
             Calls::Pooled(intake, _) => intake.pool.reports.add_refusal(line),
+        }
+    }
+
+    fn handshake_failed(&mut self, line: &str) {
+        match &self.calls {
+            Calls::Inline(_) => ffi::attached(|py| log_detail(py, line)),
+            Calls::Pooled(intake, _) => intake.pool.reports.add_detail(line),
         }
     }
 

@@ -122,6 +122,11 @@ pub trait App {
         let _ = line;
     }
 
+    /// A TLS handshake failed; `line` is a line for the log at debug level. Only if [`crate::Config::reports_handshakes`] is on.
+    fn handshake_failed(&mut self, line: &str) {
+        let _ = line;
+    }
+
     /// Returns up to `bytes` bytes of memory for content, so that it is read from the socket without a copy: for the part that the exchange
     /// requested, or for one part in advance. [`App::content_was_read`] reports what was read. If nothing was, the memory is requested
     /// again later. None if the content is to be passed to [`App::content`].

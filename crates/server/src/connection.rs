@@ -30,10 +30,6 @@ use crate::mailbox::Command;
 use crate::response::NO_MEMORY;
 use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 
-/// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers most uploads: many clients read
-/// the response only after the upload, and with TLS lose it if that is cut off. There is no limit of bytes: a peer that wants to occupy a
-/// connection and its bandwidth can do so for longer with requests that are served.
-const LINGERS_MAX: u64 = 15;
 /// Maximum bytes that are discarded of a connection while the server stops.
 const STOPPING_DISCARDED_BYTES: u64 = 1 << 20;
 
@@ -448,7 +444,6 @@ impl Connection {
         if !self.link.shut(has_unread) || context.timeouts.linger_timeout_ms == 0 {
             return Fate::End { has_unread };
         }
-        let linger_ms = context.timeouts.linger_timeout_ms;
         let now_ms = context.clock.now_ms();
         let arrived = match self.link.check_delivery(context) {
             Delivery::Complete => Arrived::Since(now_ms),
@@ -456,7 +451,7 @@ impl Connection {
         };
         self.phase = Phase::Lingering {
             arrived,
-            until_ms: now_ms.saturating_add(LINGERS_MAX.saturating_mul(linger_ms)),
+            until_ms: now_ms.saturating_add(context.timeouts.lingering_ms_max()),
         };
         Fate::Open
     }

@@ -36,6 +36,7 @@ use crate::app::App;
 use crate::batch;
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::context::refusal::Refusals;
 use crate::exchange::Unfinished;
 use crate::id::ConnectionId;
 use crate::limits::{Limits, RECEIVE_BYTES};
@@ -80,6 +81,8 @@ pub struct Config {
     pub omits_server_field: bool,
     /// Accept HTTP/2 without TLS from clients that start with its preface (RFC 9113 section 3.3).
     pub accepts_prior_knowledge: bool,
+    /// Report each TLS handshake that fails, besides their number.
+    pub reports_handshakes: bool,
 }
 
 /// A server that runs when its owner calls it, without a thread of its own.
@@ -151,6 +154,7 @@ impl<A: App> Worker<A> {
         let settings = (config.limits, config.timeouts);
         let mut context = Context::new(settings, stamp, log, clock, mailbox);
         context.accepts_prior_knowledge = config.accepts_prior_knowledge;
+        context.refusals = Refusals::with_handshakes(config.reports_handshakes);
         Ok(Worker {
             app,
             context,
@@ -319,6 +323,9 @@ impl<A: App> Worker<A> {
     }
 
     fn report_refusals(&mut self, now_ms: u64) {
+        for line in self.context.refusals.take_handshakes() {
+            self.app.handshake_failed(&line);
+        }
         let lines = self.context.refusals.take(now_ms, &self.context.limits);
         lines.iter().for_each(|line| self.app.refused(line));
     }

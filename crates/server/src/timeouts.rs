@@ -35,6 +35,11 @@ settings! {
 /// a busy client's requests, and too short to delay a shutdown noticeably.
 pub(crate) const DRAINING_IDLE_MS: u64 = 500;
 
+/// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers most uploads: many clients read
+/// the response only after the upload, and with TLS lose it if that is cut off. There is no limit of bytes: a peer that wants to occupy a
+/// connection and its bandwidth can do so for longer with requests that are served.
+const LINGERS_MAX: u64 = 15;
+
 impl Timeouts {
     /// The end of a wait of `length_ms` that started at `since_ms`; never, if it is switched off.
     pub(crate) fn end_ms(since_ms: u64, length_ms: u64) -> u64 {
@@ -43,6 +48,11 @@ impl Timeouts {
         } else {
             since_ms.saturating_add(length_ms)
         }
+    }
+
+    /// For how long input is discarded from a peer that keeps sending after its response.
+    pub(crate) fn lingering_ms_max(&self) -> u64 {
+        LINGERS_MAX.saturating_mul(self.linger_timeout_ms)
     }
 
     /// The minimum rate of incoming content; None if it is not limited.

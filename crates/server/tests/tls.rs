@@ -522,6 +522,24 @@ fn a_client_that_is_served_waits_for_a_few_handshakes_only() {
     }
 }
 
+/// A handshake that fails has a place among a limited number no longer, so what it holds must be gone too.
+#[test]
+fn a_failed_session_holds_nothing_while_its_connection_lingers() {
+    let mut server = Server::new();
+    let mut client = Client::connect(&mut server);
+    client.tls.push(&client.socket);
+    server.settle();
+    assert!(server.worker.held_bytes() > 4000);
+    let socket = client.socket.try_clone().expect("a descriptor");
+    let content = [23, 3, 3, 0, 1, 0];
+    UnixStream::from(socket).write_all(&content).expect("room");
+    server.settle();
+    assert_eq!(server.worker.open_connections().load(Ordering::Relaxed), 1);
+    let held_bytes = server.worker.held_bytes();
+    assert!(held_bytes < 500, "{held_bytes}");
+    assert!(matches!(client.expect_end(&mut server), End::Failed(_)));
+}
+
 #[test]
 fn connections_over_the_limit_are_closed() {
     let mut server = Server::with(|config| config.limits.connections_max = 1);

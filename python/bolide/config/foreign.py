@@ -110,7 +110,7 @@ ADVICE = {
     "--ssl-certificate": CERTIFICATE,
     "--ssl-ciphers": CIPHERS,
     "--ssl-client-verify": CLIENT_CERTIFICATE,
-    "--ssl-crl": "Bolide does not read revocation lists yet",
+    "--ssl-crl": "use --client-crl PATH",
     "--ssl-keyfile": KEY,
     "--ssl-keyfile-password": LOCKED_KEY,
     "--ssl-protocol-min": "use --tls-minimum 1.2 or 1.3",

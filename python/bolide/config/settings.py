@@ -172,6 +172,14 @@ class Settings:
         TLS,
         "File with the certificates, in PEM, to which the certificates of clients must lead.",
     )
+    client_crl: tuple[str, ...] = row(
+        (),
+        Paths(),
+        TLS,
+        "File with lists of revoked certificates, in PEM. With one, each authority in the chain of "
+        "a client needs a list that has not expired; changed files are read again. The flag may be "
+        "repeated; the variable separates files by commas.",
+    )
     client_certificate: str = row(
         "none",
         Choice(("none", "optional", "required")),

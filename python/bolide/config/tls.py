@@ -154,6 +154,11 @@ def check(values: Mapping[str, Any]) -> None:
             f"client_certificate: {mode} needs the authority that signs clients' certificates; "
             "give it too (--client-ca PATH)"
         )
+    if values["client_crl"] and not ca:
+        raise ConfigError(
+            "client_crl: clients are not asked for a certificate; give their authority and "
+            "client_certificate too (--client-ca PATH --client-certificate required, or optional)"
+        )
     if found:
         return
     for name in ("client_ca", "redirect_to_https"):

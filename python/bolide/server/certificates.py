@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -19,6 +20,7 @@ from bolide.config.tls import Pair
 from bolide.errors import ConfigError
 from bolide.server import certificate_channel, pem
 from bolide.server.logs import logger
+from bolide.server.patience import HangsError, Patience
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
@@ -28,9 +30,15 @@ CHECK_S = 2.0
 DAY_S = 86_400
 SOON_DAYS = 14
 DEVELOPMENT_NAMES = ["localhost", "127.0.0.1", "::1"]
+START_S = 10.0
+"""How long the files may take to be read at the start: a network file system may be mounted."""
+WAIT_S = 2.0
+"""The same later. The supervisor does nothing else meanwhile, and reading takes milliseconds."""
 
-Content = tuple[list[tuple[bytes, bytes]], bytes | None]
-"""What the files contain: certificates and opened key of each pair; and clients' authorities."""
+T = TypeVar("T")
+Content = tuple[list[tuple[bytes, bytes]], bytes | None, list[bytes]]
+"""What the files contain: certificates and opened key of each pair; clients' authorities; lists of
+certificates that they have revoked."""
 Signature = tuple[tuple[int, int, int] | None, ...]
 """Of each file: its modification time, its inode and its length; None if there is none."""
 
@@ -49,8 +57,13 @@ class Certificates:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._pairs = settings.pairs
-        self._paths = [path for pair in self._pairs for path in pair.paths]
-        self._paths += [settings.client_ca] if settings.client_ca else []
+        self._files = _files(settings)
+        self._patience = Patience()
+        self._within_s = START_S
+        self._at = self._files[0] if self._files else ("certificate", "")
+        """The file that is being read."""
+        self._exposed: set[str] = set()
+        """Files that others may read, of which that was logged."""
         self._secret = _core.TicketSecret()
         self._own: tuple[bytes, bytes] | None = None
         self._unreadable: UnreadableError | None = None
@@ -62,7 +75,10 @@ class Certificates:
         """How often other certificates have replaced those of the start."""
         self.next_look = time.monotonic() + CHECK_S
         self._warn_from = 0.0
+        self._within_s = WAIT_S
         self._announce_own()
+        self._warn_of_others()
+        self._warn_of_order()
         self._warn()
 
     def look(self) -> bool:
@@ -74,7 +90,12 @@ class Certificates:
         self.next_look = time.monotonic() + CHECK_S
         self.forget_keys()
         self._warn()
-        before, self._seen = self._seen, self._signature()
+        before = self._seen
+        try:
+            self._seen = self._signature()
+        except UnreadableError as error:
+            self._keep(error, is_asked=False)
+            return False
         return self._seen == before and (self._seen != self._used or self._unreadable is not None)
 
     def renew(self, *, is_asked: bool = True) -> bool:
@@ -82,24 +103,30 @@ class Certificates:
 
         If not, that is logged: each time it `is_asked` for, or else if the reason is a new one.
         """
-        self._used = self._seen = self._signature()
-        known, self._unreadable = str(self._unreadable), None
         try:
+            self._used = self._seen = self._signature()
             content = self._read()
             self.current = self._offer(content)
         except ConfigError as error:
-            self._unreadable = error if isinstance(error, UnreadableError) else None
-            if is_asked or str(error) != known:
-                logger.error("%s; the previous certificates remain in use", error)
+            self._keep(error, is_asked=is_asked)
             return False
-        self._content = content
+        self._content, self._unreadable = content, None
         self.generation += 1
         count = len(self._pairs)
         what = " was" if count == 1 else "s were"
         logger.info("the certificate%s read again: %s", what, self._described())
+        self._warn_of_others()
+        self._warn_of_order()
         self._warn_from = 0.0
         self._warn()
         return True
+
+    def _keep(self, error: ConfigError, *, is_asked: bool) -> None:
+        """Go on with the previous certificates, and say why if that is new."""
+        known = str(self._unreadable)
+        self._unreadable = error if isinstance(error, UnreadableError) else None
+        if is_asked or str(error) != known:
+            logger.error("%s; the previous certificates remain in use", error)
 
     def forget_keys(self) -> None:
         """Forget the keys of tickets that are not accepted any more."""
@@ -123,21 +150,44 @@ class Certificates:
         return _core.memory_file(msgspec.msgpack.encode(self._content))
 
     def _signature(self) -> Signature:
-        return tuple(_stat(path) for path in self._paths)
+        return tuple(self._of_each_file(lambda _, path: _stat(path)).values())
+
+    def _of_each_file(self, ask: Callable[[str, str], T]) -> dict[tuple[str, str], T]:
+        """Return the result of asking for each file, for the option that names it and its path.
+
+        Raises:
+            UnreadableError: one of them does not respond in time.
+        """
+
+        def ask_all() -> dict[tuple[str, str], T]:
+            found = {}
+            for file in self._files:
+                self._at = file
+                found[file] = ask(*file)
+            return found
+
+        try:
+            return self._patience.run(ask_all, self._within_s)
+        except HangsError:
+            (option, path), remedy = self._at, "is its file system available?"
+            text = f"{option}: {path} could not be read within {self._within_s:g} s; {remedy}"
+            raise UnreadableError(text) from None
 
     def _read(self) -> Content:
-        pairs = [self._read_pair(index) for index in range(len(self._pairs))]
+        found = self._of_each_file(_bytes)
+        pairs = [self._read_pair(index, found) for index in range(len(self._pairs))]
         ca = self._settings.client_ca
-        return pairs, _bytes("client_ca", ca) if ca else None
+        lists = [found["client_crl", path] for path in self._settings.client_crl]
+        return pairs, found["client_ca", ca] if ca else None, lists
 
-    def _read_pair(self, index: int) -> tuple[bytes, bytes]:
+    def _read_pair(self, index: int, found: dict[tuple[str, str], bytes]) -> tuple[bytes, bytes]:
         pair = self._pairs[index]
         if pair.is_self_signed:
             self._own = self._own or _core.self_signed(DEVELOPMENT_NAMES)
             return self._own
-        certificate, key = _bytes("certificate", pair.certificate), _bytes("key", pair.key)
+        certificate, key = found["certificate", pair.certificate], found["key", pair.key]
         if pair.password:
-            password = _bytes("key_password_file", pair.password)
+            password = found["key_password_file", pair.password]
             password = password.partition(b"\n")[0].removesuffix(b"\r")
             try:
                 key = _core.opened_key(key, password)
@@ -148,13 +198,14 @@ class Certificates:
         return certificate, key
 
     def _offer(self, content: Content) -> _core.TlsConfig:
-        pairs, client_ca = content
+        pairs, client_ca, lists = content
         try:
             return _core.TlsConfig(
                 [(certificate, key, None) for certificate, key in pairs],
                 protocols=list(self._settings.alpn),
                 minimum=self._settings.tls_minimum,
                 client_ca=client_ca,
+                client_crl=lists,
                 client_certificate=self._settings.client_certificate,
                 tickets=self._secret,
             )
@@ -165,26 +216,54 @@ class Certificates:
         """Return of each pair its file, its first name and the end of its validity."""
         return "; ".join(
             f"{pair.certificate}{f' for {names[0]}' if names else ''}, valid until {_date(last)}"
-            for pair, (names, _, last, _) in zip(
+            for pair, (names, _, last, *_) in zip(
                 self._pairs, self.current.certificates, strict=True
             )
         )
 
     def _announce_own(self) -> None:
-        for pair, (*_, fingerprint) in zip(self._pairs, self.current.certificates, strict=True):
+        for pair, (_, _, _, fingerprint, _) in zip(
+            self._pairs, self.current.certificates, strict=True
+        ):
             if pair.is_self_signed:
                 names = f"{', '.join(DEVELOPMENT_NAMES[:-1])} and {DEVELOPMENT_NAMES[-1]}"
                 text = "the certificate is self-signed, for %s: for development only; SHA-256 %s"
                 logger.warning(text, names, fingerprint)
+
+    def _warn_of_order(self) -> None:
+        """Log which chains are not in the order that clients of TLS 1.2 may rely on."""
+        for pair, (*_, disorder) in zip(self._pairs, self.current.certificates, strict=True):
+            if disorder:
+                logger.warning("the certificate %s %s", pair.certificate, disorder)
+
+    def _warn_of_others(self) -> None:
+        """Log once which secrets other users may read."""
+        secrets = [file for file in self._files if file[0] in ("key", "key_password_file")]
+        for option, path in secrets:
+            try:
+                found = os.stat(path)
+            except OSError:
+                continue
+            mode = stat.S_IMODE(found.st_mode)
+            if is_exposed(found.st_uid, mode) and path not in self._exposed:
+                self._exposed.add(path)
+                what = "password file" if option == "key_password_file" else "key"
+                text = "the %s %s is accessible to other users (mode %04o); chmod 600 ends that"
+                logger.warning(text, what, path, mode)
 
     def _warn(self) -> None:
         """Once a day, log which certificates are not valid, or not for long."""
         if time.monotonic() < self._warn_from:
             return
         self._warn_from = time.monotonic() + DAY_S
-        for pair, (_, first, last, _) in zip(self._pairs, self.current.certificates, strict=True):
-            if not pair.is_self_signed and (text := validity(first, last, time.time())):
+        now = time.time()
+        for pair, (_, first, last, *_) in zip(self._pairs, self.current.certificates, strict=True):
+            if not pair.is_self_signed and (text := validity(first, last, now)):
                 logger.warning("the certificate %s %s", pair.certificate, text)
+        for index, issuer, end in self.current.revocation_lists:
+            if end is not None and end < now:
+                text = "the revocation list of %s in %s expired on %s; its clients are refused"
+                logger.warning(text, issuer, self._settings.client_crl[index], _date(end))
 
 
 def validity(first: float, last: float, now: float) -> str:
@@ -198,8 +277,27 @@ def validity(first: float, last: float, now: float) -> str:
     return ""
 
 
+def is_exposed(owner: int, mode: int) -> bool:
+    """Return whether others than its owner may read or change a secret.
+
+    A group may read what root owns: that is how a server's user gets a key (as in PostgreSQL).
+    """
+    return bool(mode & (0o037 if owner == 0 else 0o077))
+
+
 def _date(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+def _files(settings: Settings) -> list[tuple[str, str]]:
+    """Return every file that is read, with the option that names it, once each."""
+    files = []
+    for pair in settings.pairs:
+        paths = zip(("certificate", "key", "key_password_file"), pair.paths, strict=False)
+        files += list(paths)
+    files += [("client_ca", settings.client_ca)] if settings.client_ca else []
+    files += [("client_crl", path) for path in settings.client_crl]
+    return list(dict.fromkeys(files))
 
 
 def _stat(path: str) -> tuple[int, int, int] | None:
@@ -233,6 +331,9 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 REMEDIES = {
+    ("certificate", "order"): "starts with another certificate than that of its key: {text}; put "
+    "that one first, and then those that lead to its root",
+    ("key", "unusable"): "{text}; " + pem.NEW_KEY,
     ("key", "locked"): "has a password; give the file with it too (--key-password-file PATH)",
     ("key", "encryption"): "is encrypted in a way that is not supported; "
     "`openssl pkcs8 -topk8 -in FILE -out key.pem` writes it in another",
@@ -244,6 +345,13 @@ def _explained(arguments: tuple[Any, ...], pairs: tuple[Pair, ...], settings: Se
     if len(arguments) != 4:
         return str(arguments[0])
     option, index, kind, text = arguments
+    if option == "client_crl":
+        path = settings.client_crl[index]
+        return f"{option}: {path} " + (
+            pem.remedy(option, _bytes(option, path))
+            if kind == "missing"
+            else f"cannot be used: {text}"
+        )
     pair = pairs[index]
     if kind == "mismatch":
         return f"key: {pair.key} is not the key of the certificate {pair.certificate}; give its own"
@@ -253,5 +361,5 @@ def _explained(arguments: tuple[Any, ...], pairs: tuple[Pair, ...], settings: Se
     if kind == "missing":
         return f"{option}: {path} {pem.remedy(option, _bytes(option, path))}"
     if remedy := REMEDIES.get((option, kind)):
-        return f"{option}: {path} {remedy}"
+        return f"{option}: {path} {remedy.replace('{text}', text)}"
     return f"{option}: {path} cannot be used: {text}"

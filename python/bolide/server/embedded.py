@@ -202,7 +202,8 @@ class Server:
                 async with asyncio.timeout(None if certificates is None else CHECK_S):
                     await self._stop.wait()
             except TimeoutError:
-                if certificates is None or not certificates.is_due():
+                # Their file system may not respond.
+                if certificates is None or not await asyncio.to_thread(certificates.is_due):
                     continue
                 # A key with a password takes long to open.
                 if await asyncio.to_thread(certificates.renew, is_asked=False):

@@ -8,6 +8,14 @@ from __future__ import annotations
 PKCS12 = b"\x02\x01\x03"
 """The version with which PKCS #12 starts, in DER (RFC 7292 section 4)."""
 SEQUENCE = b"\x30"
+NEW_KEY = (
+    "`openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem` makes one that "
+    "is, for which you need a new certificate"
+)
+"""What to do about a key that cannot be used."""
+WANTED = {"key": "private key", "client_crl": "revocation list"}
+FILES = {"certificate": "cert.pem", "client_ca": "ca.pem", "client_crl": "crl.pem"}
+COMMANDS = {"key": "pkey", "client_crl": "crl"}
 
 
 def remedy(option: str, content: bytes) -> str:
@@ -15,15 +23,19 @@ def remedy(option: str, content: bytes) -> str:
 
     The text continues a sentence that starts with the file's path.
     """
-    wanted = "private key" if option == "key" else "certificate"
+    wanted = WANTED.get(option, "certificate")
     if not content.strip():
         return f"is empty; give the file with the {wanted}"
     if b"-----BEGIN " not in content:
         return _binary(option, content, wanted)
+    if option == "key" and b"-----BEGIN DSA PRIVATE KEY-----" in content:
+        return "has a key for DSA, which is not usable; " + NEW_KEY
     if option == "key" and b"-----BEGIN CERTIFICATE-----" in content:
         return "has a certificate and no private key; give the file with its private key"
+    if option == "client_crl" and b"-----BEGIN CERTIFICATE-----" in content:
+        return f"has a certificate and no {wanted}; give the file with the {wanted}"
     if b"PRIVATE KEY-----" in content and option != "key":
-        return "has a private key and no certificate; give the file with the certificate"
+        return f"has a private key and no {wanted}; give the file with the {wanted}"
     if b"CERTIFICATE REQUEST-----" in content:
         return "has a request for a certificate; give the certificate that the authority issued"
     if b"-----BEGIN PUBLIC KEY-----" in content:
@@ -32,14 +44,14 @@ def remedy(option: str, content: bytes) -> str:
 
 
 def _binary(option: str, content: bytes, wanted: str) -> str:
-    name = {"certificate": "cert.pem", "client_ca": "ca.pem"}.get(option, "key.pem")
+    name = FILES.get(option, "key.pem")
     if not content.startswith(SEQUENCE):
         return f"has no {wanted} in PEM; give the file with it"
     # A length of up to five bytes follows the tag.
     if PKCS12 in content[2:9]:
         part = "-nocerts -nodes" if option == "key" else "-nokeys"
         return f"is PKCS #12; `openssl pkcs12 -in FILE {part} -out {name}` converts it"
-    command = "pkey" if option == "key" else "x509"
+    command = COMMANDS.get(option, "x509")
     return (
         f"has no {wanted} in PEM; `openssl {command} -inform der -in FILE -out {name}` converts DER"
     )

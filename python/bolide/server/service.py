@@ -6,6 +6,7 @@ It does not know processes or signals; `worker.py` wraps it in a process, `embed
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,7 @@ class Service:
             options = settings.server_options(access_log_fd)
             options["connections_max"] = capacity.connections_max(settings)
             options["tls"] = tls
+            options["debug_log"] = logger.getChild("error").isEnabledFor(logging.DEBUG)
             self.server = _core.Server(app.core(), options)
         except ValueError as error:
             raise ConfigError(str(error)) from None

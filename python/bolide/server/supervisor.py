@@ -1,8 +1,9 @@
 """The parent of the workers: owns the listening sockets, replaces dead workers, handles signals.
 
-It runs no application code, no event loop and no thread. One worker and many take the same path.
-It waits in one call for a pipe to which signals are written, and for the pipes to which starting
-workers report. Without an event, a due restart or a deadline it does not wake.
+It runs no application code and no event loop, and a thread only to read certificates. One worker
+and many take the same path. It waits in one call for a pipe to which signals are written, and for
+the pipes to which starting workers report. Without an event, a due restart or a deadline it does
+not wake.
 
 Exit codes of the command: 0 after a requested stop, 1 if a second signal cut it short, 2 if the
 first start failed because of a user's mistake (options, address, import), 3 if it failed in the

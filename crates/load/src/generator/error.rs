@@ -35,7 +35,7 @@ pub enum ErrorClass {
     StreamReset,
     /// HTTP/2: the server sent GOAWAY instead of a response, although it had sent none on the connection, or because of an error.
     GoAway,
-    /// HTTP/2: the response was complete before the request was.
+    /// The response was complete before the request was sent.
     EarlyResponse,
 }
 

@@ -72,6 +72,15 @@ impl Pipeline {
         }
     }
 
+    /// How many of the `outstanding` requests are completely sent.
+    #[inline]
+    pub(super) fn complete(&self, mix: &Mix, outstanding: u32) -> u32 {
+        match self.unsent(mix).is_empty() {
+            true => outstanding,
+            false => outstanding.saturating_sub(self.incomplete(mix)),
+        }
+    }
+
     /// How many outstanding requests are not completely sent.
     pub(super) fn incomplete(&self, mix: &Mix) -> u32 {
         mix.ending_after(self.unsent_from, self.batch_end)

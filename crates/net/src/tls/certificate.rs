@@ -11,6 +11,8 @@ const EXTENSIONS: u8 = 0xa3;
 const BOOLEAN: u8 = 0x01;
 const DNS_NAME: u8 = 0x82;
 const UTC_TIME: u8 = 0x17;
+/// UTCTime and GeneralizedTime.
+const TIMES: [u8; 2] = [UTC_TIME, 0x18];
 const BMP_STRING: u8 = 0x1e;
 const TELETEX_STRING: u8 = 0x14;
 /// Types of strings whose bytes are UTF-8, or a part of it: UTF8String, PrintableString, IA5String, NumericString, VisibleString.
@@ -151,7 +153,7 @@ fn hexadecimal(bytes: &[u8], separator: &str) -> String {
 }
 
 /// A name's parts from the last to the first (RFC 4514 section 2.1).
-fn distinguished_name(name: Reader<'_>) -> String {
+pub(super) fn distinguished_name(name: Reader<'_>) -> String {
     let mut sets: Vec<String> = name
         .map(|set| {
             let attributes: Vec<String> = Reader::new(set.content).filter_map(attribute).collect();
@@ -217,7 +219,10 @@ fn escaped(value: &str) -> String {
 }
 
 /// RFC 5280 section 4.1.2.5.
-fn unix_time(time: Element<'_>) -> Option<i64> {
+pub(super) fn unix_time(time: Element<'_>) -> Option<i64> {
+    if !TIMES.contains(&time.tag) {
+        return None;
+    }
     let digits = std::str::from_utf8(time.content).ok()?.strip_suffix('Z')?;
     let (year, rest) = if time.tag == UTC_TIME {
         let year: i64 = digits.get(..2)?.parse().ok()?;

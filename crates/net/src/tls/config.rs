@@ -7,11 +7,13 @@ use aws_lc_rs::digest;
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::pair::{Pair, ServerPair};
+use super::revocation::{self, RevocationList};
 use super::selection::Selection;
 use super::tickets::{TicketSecret, Ticketer};
 
@@ -19,6 +21,7 @@ use super::tickets::{TicketSecret, Ticketer};
 pub struct TlsConfig {
     config: Arc<ServerConfig>,
     selection: Arc<Selection>,
+    lists: Vec<RevocationList>,
 }
 
 /// What a [`TlsConfig`] is made of.
@@ -41,6 +44,8 @@ pub struct Offer<'a> {
 pub struct Clients<'a> {
     /// The certificates, in PEM, to which a client's certificate must lead.
     pub authorities: &'a [u8],
+    /// Files, in PEM, with lists of certificates that are revoked. With one, every authority of a client's chain needs a valid list.
+    pub lists: &'a [Vec<u8>],
     /// A client without a certificate is served too.
     pub is_optional: bool,
 }
@@ -64,6 +69,19 @@ pub enum TlsError {
     UnknownEncryption,
     /// The certificate is not for this key.
     Mismatch,
+    /// A later certificate of the file is for this key: its place from 1 on, and its subject.
+    Order {
+        /// From 1 on.
+        place: usize,
+        /// As in RFC 4514.
+        subject: String,
+    },
+    /// The key is of a kind or length that cannot be used; the text continues a sentence about its file.
+    UnusableKey(String),
+    /// The file of this index has no revocation list.
+    NoList(usize),
+    /// The file of this index has a revocation list that cannot be used.
+    BadList(usize, String),
     /// The server cannot offer what is asked for.
     Unusable(String),
 }
@@ -96,18 +114,11 @@ impl TlsConfig {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
             .map_err(unusable)?;
-        let builder = match offer.clients {
-            None => builder.with_no_client_auth(),
-            Some(clients) => {
-                let roots = Arc::new(roots(clients.authorities)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-                let verifier = match clients.is_optional {
-                    true => verifier.allow_unauthenticated(),
-                    false => verifier,
-                };
-                builder.with_client_cert_verifier(verifier.build().map_err(unusable)?)
-            }
+        let (verifier, lists) = match offer.clients {
+            None => (WebPkiClientVerifier::no_client_auth(), Vec::new()),
+            Some(clients) => verifier(clients, &provider)?,
         };
+        let builder = builder.with_client_cert_verifier(verifier);
         let selection = Arc::new(Selection::new(offer.pairs).ok_or(TlsError::NoCertificate)?);
         let mut config = builder.with_cert_resolver(Arc::clone(&selection) as _);
         config.alpn_protocols = offer.protocols;
@@ -123,7 +134,13 @@ impl TlsConfig {
         Ok(TlsConfig {
             config: Arc::new(config),
             selection,
+            lists,
         })
+    }
+
+    /// The revocation lists, in the order of their files.
+    pub fn lists(&self) -> &[RevocationList] {
+        &self.lists
     }
 
     /// The pairs, in order.
@@ -161,6 +178,30 @@ pub(super) fn provider() -> CryptoProvider {
     provider::default_provider()
 }
 
+/// What verifies the certificates of clients. A list whose time is over says nothing about a certificate that was revoked since then, so
+/// clients that it is about are refused.
+fn verifier(
+    clients: Clients<'_>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<(Arc<dyn ClientCertVerifier>, Vec<RevocationList>), TlsError> {
+    let roots = Arc::new(roots(clients.authorities)?);
+    let (mut lists, mut ders) = (Vec::new(), Vec::new());
+    for (file, text) in clients.lists.iter().enumerate() {
+        for (list, der) in revocation::read((file, text), &roots, provider)? {
+            lists.push(list);
+            ders.push(der);
+        }
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider))
+        .with_crls(ders)
+        .enforce_revocation_expiration();
+    let verifier = match clients.is_optional {
+        true => verifier.allow_unauthenticated(),
+        false => verifier,
+    };
+    Ok((verifier.build().map_err(unusable)?, lists))
+}
+
 fn roots(authorities: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(authorities)? {
@@ -173,8 +214,12 @@ fn roots(authorities: &[u8]) -> Result<RootCertStore, TlsError> {
 /// What a ticket depends on: a client that resumes a session is not asked for its certificate again.
 fn context_of(clients: Option<Clients<'_>>) -> Vec<u8> {
     clients.map_or_else(Vec::new, |clients| {
-        let authorities = digest::digest(&digest::SHA256, clients.authorities);
-        [&[u8::from(clients.is_optional)], authorities.as_ref()].concat()
+        let mut context = vec![u8::from(clients.is_optional)];
+        let lists = clients.lists.iter().map(Vec::as_slice);
+        for file in std::iter::once(clients.authorities).chain(lists) {
+            context.extend_from_slice(digest::digest(&digest::SHA256, file).as_ref());
+        }
+        context
     })
 }
 
@@ -191,8 +236,14 @@ impl fmt::Display for TlsError {
             TlsError::WrongPassword => "its key has another password",
             TlsError::UnknownEncryption => "its key is encrypted in a way that is not supported",
             TlsError::Mismatch => "the certificate is not for this key",
+            TlsError::NoList(_) => "it has no revocation list in PEM",
+            TlsError::Order { place, subject } => {
+                return write!(formatter, "certificate {place} ({subject}) is for its key");
+            }
             TlsError::BadCertificate(error)
             | TlsError::BadKey(error)
+            | TlsError::UnusableKey(error)
+            | TlsError::BadList(_, error)
             | TlsError::Unusable(error) => error,
         };
         formatter.write_str(text)

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
@@ -12,6 +12,7 @@ use rustls::{Error, InconsistentKeys};
 use super::certificate::{self, Certificate, to_pem};
 use super::config::{TlsError, certificates, not_pem, provider};
 use super::encrypted_key::{Locked, is_locked, unlocked};
+use super::key_kind::unusable;
 
 /// A certificate chain and its private key, both in PEM.
 #[derive(Clone, Copy)]
@@ -31,6 +32,8 @@ pub struct ServerPair {
     pub validity: (i64, i64),
     /// The SHA-256 fingerprint of the certificate.
     pub fingerprint: String,
+    /// What is wrong with the order of the chain, which some clients do not accept.
+    pub disorder: Option<String>,
 }
 
 impl ServerPair {
@@ -46,15 +49,17 @@ impl ServerPair {
         ParsedCertificate::try_from(&der)
             .map_err(|error| TlsError::BadCertificate(error.to_string()))?;
         let key = private_key(pair.key, password)?;
-        let key = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => TlsError::Mismatch,
-            error => TlsError::BadKey(error.to_string()),
-        })?;
+        if let Some(reason) = unusable(&key) {
+            return Err(TlsError::UnusableKey(reason));
+        }
+        let disorder = disorder(&chain);
+        let key = certified(chain, key)?;
         Ok(ServerPair {
             key: Arc::new(key),
             names: read.dns_names(),
             validity: read.validity().ok_or_else(unreadable)?,
             fingerprint: certificate::fingerprint(&der),
+            disorder,
         })
     }
 }
@@ -74,6 +79,62 @@ pub fn opened_key(key: &[u8], password: &[u8]) -> Result<Option<String>, TlsErro
         Err(Locked::Wrong) => Err(TlsError::WrongPassword),
         Err(Locked::Unknown) => Err(TlsError::UnknownEncryption),
     }
+}
+
+/// Puts a chain and its key together.
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, TlsError> {
+    let provider = provider();
+    let signing_key = provider.key_provider.load_private_key(key);
+    let key = signing_key.map_err(|error| TlsError::BadKey(error.to_string()))?;
+    let is_for_key = |certificate: &CertificateDer<'static>| {
+        CertifiedKey::new(vec![certificate.clone()], Arc::clone(&key)).keys_match()
+    };
+    let Some(first) = chain.first() else {
+        return Err(TlsError::NoCertificate);
+    };
+    match is_for_key(first) {
+        // A key that does not say what its public half is cannot be compared.
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+        Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            let place = chain.iter().position(|it| is_for_key(it).is_ok());
+            return Err(place.map_or(TlsError::Mismatch, |index| TlsError::Order {
+                place: index + 1,
+                subject: subject(chain.get(index)),
+            }));
+        }
+        Err(error) => return Err(TlsError::BadKey(error.to_string())),
+    }
+    Ok(CertifiedKey::new(chain, key))
+}
+
+/// The first certificate after the server's own that has not issued the one before it. TLS 1.2 does not allow that (RFC 5246 section 7.4.2),
+/// and clients that do not search the chain refuse it.
+fn disorder(chain: &[CertificateDer<'_>]) -> Option<String> {
+    let read: Vec<_> = chain
+        .iter()
+        .map(|der| Certificate::read(der))
+        .collect::<Option<_>>()?;
+    let pairs = read.iter().zip(read.iter().skip(1)).enumerate();
+    let mut wrong = pairs.filter(|(_, (issued, next))| issued.issuer() != next.subject());
+    let (index, (issued, next)) = wrong.next()?;
+    let (issuer, place) = (issued.issuer(), index + 2);
+    let remedy = match read.iter().position(|it| it.subject() == issuer) {
+        Some(other) if other > index => format!("move certificate {} there", other + 1),
+        Some(_) => "remove it".to_owned(),
+        None => format!("put that of {issuer} there"),
+    };
+    Some(format!(
+        "is out of order: certificate {place} ({}) has not issued the one before it; {remedy}",
+        next.subject()
+    ))
+}
+
+fn subject(certificate: Option<&CertificateDer<'_>>) -> String {
+    let read = certificate.and_then(|der| Certificate::read(der));
+    read.map_or_else(String::new, |it| it.subject())
 }
 
 impl fmt::Debug for ServerPair {

@@ -201,6 +201,7 @@ impl Session {
     ) -> Received {
         self.is_over_reported = true;
         if let Some(error) = self.failure.take() {
+            self.release();
             return Received::Broken(error);
         }
         let received = shared::with_records(RECEIVED_BYTES_MIN, |records| {

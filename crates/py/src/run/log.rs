@@ -63,6 +63,11 @@ pub(crate) fn log_warning(py: Python<'_>, message: &str) {
     log(py, "warning", ("%s", message), None);
 }
 
+/// Logs at debug level something that is otherwise only counted.
+pub(crate) fn log_detail(py: Python<'_>, message: &str) {
+    log(py, "debug", ("%s", message), None);
+}
+
 /// Logs at debug level an exception that an ASGI application raised because its client had disconnected, which is not an error.
 pub(crate) fn log_disconnected(py: Python<'_>, title: &str, error: &PyErr) {
     let message = "%s: the application raised because its client has disconnected";

@@ -40,15 +40,19 @@ impl TicketSecret {
 /// A pair of a certificate chain and a key in PEM, and the key's password if it has one.
 type GivenPair = (Vec<u8>, Vec<u8>, Option<Vec<u8>>);
 
+/// See [`TlsConfig::certificates`].
+type DescribedPair = (Vec<String>, i64, i64, String, Option<String>);
+
 #[pymethods]
 impl TlsConfig {
     #[new]
-    #[pyo3(signature = (pairs, *, protocols, minimum="1.2", client_ca=None, client_certificate="none", tickets=None))]
+    #[pyo3(signature = (pairs, *, protocols, minimum="1.2", client_ca=None, client_crl=Vec::new(), client_certificate="none", tickets=None))]
     fn new(
         pairs: Vec<GivenPair>,
         protocols: Vec<String>,
         minimum: &str,
         client_ca: Option<Vec<u8>>,
+        client_crl: Vec<Vec<u8>>,
         client_certificate: &str,
         tickets: Option<&TicketSecret>,
     ) -> PyResult<TlsConfig> {
@@ -59,6 +63,7 @@ impl TlsConfig {
             ("none", _) => None,
             (word, Some(authorities)) => Some(Clients {
                 authorities,
+                lists: &client_crl,
                 is_optional: word == "optional",
             }),
             (_, None) => return Err(PyValueError::new_err("client_ca is missing")),
@@ -70,22 +75,32 @@ impl TlsConfig {
             clients,
             tickets: tickets.map(|tickets| Arc::clone(&tickets.secret)),
         };
-        let config = net::TlsConfig::offer(offer).map_err(|error| {
-            PyValueError::new_err(("client_ca", 0, kind(&error), error.to_string()))
+        let config = net::TlsConfig::offer(offer).map_err(|error| match error {
+            TlsError::NoList(index) | TlsError::BadList(index, _) => named(&error, index),
+            _ => PyValueError::new_err(("client_ca", 0, kind(&error), error.to_string())),
         })?;
         Ok(TlsConfig {
             config: Arc::new(config),
         })
     }
 
-    /// Of each pair: its DNS names, the first and last second of its validity since 1970, and its fingerprint.
+    /// Of each pair: its DNS names, the first and last second of its validity since 1970, its fingerprint, and what is wrong with its order.
     #[getter]
-    fn certificates(&self) -> Vec<(Vec<String>, i64, i64, String)> {
+    fn certificates(&self) -> Vec<DescribedPair> {
         let described = |pair: &ServerPair| {
             let (first, last) = pair.validity;
-            (pair.names.clone(), first, last, pair.fingerprint.clone())
+            let (names, fingerprint) = (pair.names.clone(), pair.fingerprint.clone());
+            (names, first, last, fingerprint, pair.disorder.clone())
         };
         self.config.pairs().iter().map(described).collect()
+    }
+
+    /// Of each revocation list: the index of its file, its issuer, and the last second of its validity since 1970.
+    #[getter]
+    fn revocation_lists(&self) -> Vec<(usize, String, Option<i64>)> {
+        let described =
+            |list: &net::RevocationList| (list.file, list.issuer.clone(), list.valid_until);
+        self.config.lists().iter().map(described).collect()
     }
 }
 
@@ -97,7 +112,10 @@ fn read((certificates, key, password): &GivenPair) -> Result<ServerPair, TlsErro
 /// An error whose arguments are the option at fault, the index of its pair, the kind of error, and a text.
 fn named(error: &TlsError, index: usize) -> PyErr {
     let option = match error {
-        TlsError::NoCertificate | TlsError::BadCertificate(_) => "certificate",
+        TlsError::NoCertificate | TlsError::BadCertificate(_) | TlsError::Order { .. } => {
+            "certificate"
+        }
+        TlsError::NoList(_) | TlsError::BadList(..) => "client_crl",
         TlsError::WrongPassword => "key_password_file",
         _ => "key",
     };
@@ -106,12 +124,17 @@ fn named(error: &TlsError, index: usize) -> PyErr {
 
 fn kind(error: &TlsError) -> &'static str {
     match error {
-        TlsError::NoCertificate | TlsError::NoKey => "missing",
+        TlsError::NoCertificate | TlsError::NoKey | TlsError::NoList(_) => "missing",
+        TlsError::Order { .. } => "order",
+        TlsError::UnusableKey(_) => "unusable",
         TlsError::Locked => "locked",
         TlsError::WrongPassword => "password",
         TlsError::UnknownEncryption => "encryption",
         TlsError::Mismatch => "mismatch",
-        TlsError::BadCertificate(_) | TlsError::BadKey(_) | TlsError::Unusable(_) => "bad",
+        TlsError::BadCertificate(_)
+        | TlsError::BadKey(_)
+        | TlsError::BadList(..)
+        | TlsError::Unusable(_) => "bad",
     }
 }
 

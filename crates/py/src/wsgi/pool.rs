@@ -6,6 +6,8 @@
 //! Threads share one interpreter, so running more than one helps only while others wait. Therefore one thread is woken for the requests of
 //! a pass, and takes job after job without releasing the interpreter. If jobs are queued and none was taken for a moment, the running
 //! threads must be waiting or computing for long. Then as many are woken as there are jobs.
+//!
+//! Connections take turns ([`Rounds`]): a client with a hundred streams does not keep others waiting for all of them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +19,7 @@ use net::memory::{NoMemory, copy};
 use net::{Peer, TlsDetails};
 use server::{Command, Config, ExchangeId, OwnedHead, Response};
 
+use super::fairness::Rounds;
 use super::lane::Lane;
 use super::outbox::Outbox;
 use super::reports::Reports;
@@ -45,6 +48,8 @@ pub(super) struct Job {
     pub(super) tls: Option<Arc<TlsDetails>>,
     has_peer_ended: bool,
     queued: Instant,
+    /// See [`Rounds`].
+    round: u64,
 }
 
 /// What the reactor and the threads share.
@@ -62,7 +67,11 @@ pub(super) struct Pool {
 }
 
 struct Queue {
+    /// In the order in which they are taken, which is that of their rounds.
     jobs: VecDeque<Job>,
+    rounds: Rounds,
+    /// When it was last checked whether jobs have waited too long.
+    late_check: Instant,
     /// Threads that wait for a job.
     idle: usize,
     /// How many of them were woken and have not taken one yet.
@@ -95,6 +104,8 @@ impl Pool {
         Ok(Pool {
             queue: Mutex::new(Queue {
                 jobs: VecDeque::new(),
+                rounds: Rounds::default(),
+                late_check: Instant::now(),
                 idle: 0,
                 called: 0,
                 progress: Instant::now(),
@@ -188,10 +199,30 @@ impl Queue {
 
     fn take(&mut self, lane: &Lane) -> Option<Job> {
         let job = self.jobs.pop_front()?;
+        self.rounds.leave(job.id.connection(), Some(job.round));
         // Under the queue's lock, so that a job is always found, here or in its lane.
         lane.begin(job.id, &job.head, job.has_peer_ended);
         self.progress = Instant::now();
         Some(job)
+    }
+
+    /// Adds a job after those of its round.
+    fn add(&mut self, mut job: Job) {
+        job.round = self.rounds.join(job.id.connection());
+        let place = self.jobs.partition_point(|it| it.round <= job.round);
+        self.jobs.insert(place, job);
+    }
+
+    /// Removes the jobs for which `is_removed` returns true.
+    fn remove(&mut self, mut is_removed: impl FnMut(&Job) -> bool) {
+        let Queue { jobs, rounds, .. } = self;
+        jobs.retain(|job| {
+            let is_kept = !is_removed(job);
+            if !is_kept {
+                rounds.leave(job.id.connection(), None);
+            }
+            is_kept
+        });
     }
 
     /// How many threads should be woken now.
@@ -268,6 +299,7 @@ impl Intake {
             tls: request.tls.cloned(),
             has_peer_ended: false,
             queued: Instant::now(),
+            round: 0,
         });
         Taken::Yes
     }
@@ -289,7 +321,7 @@ impl Intake {
     pub(super) fn abort(&mut self, id: ExchangeId) {
         self.arriving.retain(|job| job.id != id);
         let mut queue = self.pool.queue();
-        queue.jobs.retain(|job| job.id != id);
+        queue.remove(|job| job.id == id);
         drop(queue);
         self.find(|lane| lane.abort(id));
     }
@@ -337,17 +369,10 @@ impl Intake {
         let now = Instant::now();
         let mut queue = self.pool.queue();
         self.has_handed_over = !self.arriving.is_empty();
-        queue.jobs.extend(self.arriving.drain(..));
-        while self.queue_timeout_ms > 0
-            && let Some(oldest) = queue.jobs.front()
-            && now.saturating_duration_since(oldest.queued).as_millis()
-                >= u128::from(self.queue_timeout_ms)
-            && let Some(late) = queue.jobs.pop_front()
-        {
-            self.pool.reports.add(|counts| counts.late += 1);
-            let response = Command::Respond(unavailable());
-            self.pool.outbox.post(late.id, response);
+        for job in self.arriving.drain(..) {
+            queue.add(job);
         }
+        self.refuse_late(&mut queue, now);
         let wanted = queue.wanted_threads(self.pool.threads(), now);
         if wanted > 0 {
             queue.called += wanted;
@@ -362,6 +387,25 @@ impl Intake {
         for _ in 0..wanted {
             self.pool.arrived.notify_one();
         }
+    }
+
+    /// Refuses requests that have waited too long. The oldest is not always the next one.
+    fn refuse_late(&self, queue: &mut Queue, now: Instant) {
+        let since_check = now.saturating_duration_since(queue.late_check);
+        if self.queue_timeout_ms == 0 || since_check.as_millis() < u128::from(LATE_MS) {
+            return;
+        }
+        queue.late_check = now;
+        let timeout = Duration::from_millis(self.queue_timeout_ms);
+        queue.remove(|job| {
+            let is_late = now.saturating_duration_since(job.queued) >= timeout;
+            if is_late {
+                self.pool.reports.add(|counts| counts.late += 1);
+                let response = Command::Respond(unavailable());
+                self.pool.outbox.post(job.id, response);
+            }
+            is_late
+        });
     }
 
     /// Every thread is busy: of those that only wait for their clients, as many as there are requests are to spool.

@@ -9,6 +9,8 @@ use server::{OwnedHead, Shortage};
 const PAUSE: Duration = Duration::from_secs(5);
 /// Late views that are named until the next message; others are counted.
 const NAMED_MAX: usize = 32;
+/// Lines at debug level until the next message; others are left out.
+const DETAILS_MAX: usize = 1000;
 
 /// What happened since the last message.
 #[derive(Default)]
@@ -32,6 +34,8 @@ pub(super) struct Counts {
     pub(super) shortage: Option<Shortage>,
     /// Lines about requests that the server refused.
     pub(super) refusals: Vec<String>,
+    /// Lines at debug level.
+    pub(super) details: Vec<String>,
     /// Why responses cannot be written to temporary files.
     pub(super) spool_failure: Option<String>,
     /// Heads of requests whose views did not respond in time.
@@ -74,6 +78,15 @@ impl Reports {
         });
     }
 
+    /// Adds a line at debug level.
+    pub(super) fn add_detail(&self, line: &str) {
+        self.add(|counts| {
+            if counts.details.len() < DETAILS_MAX {
+                counts.details.push(line.to_owned());
+            }
+        });
+    }
+
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_all();
@@ -104,6 +117,7 @@ impl Counts {
         counted == 0
             && self.late_views.is_empty()
             && self.refusals.is_empty()
+            && self.details.is_empty()
             && self.shortage.is_none()
             && self.spool_failure.is_none()
     }

@@ -18,7 +18,7 @@ use super::reports::Counts;
 use super::{Placement, WsgiApp, log};
 use crate::ffi;
 use crate::run::context::Contexts;
-use crate::run::log::{log_late_handler, log_shortage};
+use crate::run::log::{log_detail, log_late_handler, log_shortage};
 use crate::run::memory::copy;
 
 /// What one thread keeps from job to job.
@@ -264,6 +264,9 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
         }
         for line in &counts.refusals {
             log::warning(py, line);
+        }
+        for line in &counts.details {
+            log_detail(py, line);
         }
         if let Some(failure) = &counts.spool_failure {
             log::warning(py, failure);

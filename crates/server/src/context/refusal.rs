@@ -51,9 +51,19 @@ pub(crate) struct Refusals {
     reported_ms: Option<u64>,
     tls_reported_ms: Option<u64>,
     handshake_reported_ms: Option<u64>,
+    /// A line for each failed handshake, if they are wanted.
+    handshakes: Option<Vec<String>>,
 }
 
 impl Refusals {
+    /// Has each failed handshake reported too, at once, if that is wanted.
+    pub(crate) fn with_handshakes(are_wanted: bool) -> Refusals {
+        Refusals {
+            handshakes: are_wanted.then(Vec::new),
+            ..Refusals::default()
+        }
+    }
+
     /// Counts a refused request.
     #[cold]
     pub(crate) fn add(&mut self, status: u16, reason: &str) {
@@ -91,7 +101,11 @@ impl Refusals {
             .map(|it| if it.is_control() { ' ' } else { it })
             .take(REASON_CHARACTERS_MAX)
             .collect();
-        self.count(HANDSHAKE, &format!("{}: {reason}", address(client)));
+        let reason = format!("{}: {reason}", address(client));
+        self.count(HANDSHAKE, &reason);
+        if let Some(lines) = &mut self.handshakes {
+            lines.push(format!("a TLS handshake failed: {reason}"));
+        }
     }
 
     fn count(&mut self, status: u16, reason: &str) {
@@ -113,6 +127,9 @@ impl Refusals {
     /// How long the next wait may last until a report is due.
     #[inline]
     pub(crate) fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        if self.handshakes.as_ref().is_some_and(|it| !it.is_empty()) {
+            return Some(0);
+        }
         let (mut wait_ms, mut is_any) = (u64::MAX, false);
         for refusal in &self.since {
             is_any = true;
@@ -132,6 +149,15 @@ impl Refusals {
             HANDSHAKE => left_ms(self.handshake_reported_ms, TLS_PAUSE_MS),
             _ => left_ms(self.reported_ms, PAUSE_MS),
         }
+    }
+
+    /// Takes the lines about single handshakes.
+    #[cold]
+    pub(crate) fn take_handshakes(&mut self) -> Vec<String> {
+        self.handshakes
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// Takes the lines that are to be reported now.
@@ -321,6 +347,22 @@ mod tests {
         );
         assert_eq!(refusals.take(TLS_PAUSE_MS, &limits), [line]);
         assert_eq!(refusals.wait_ms(TLS_PAUSE_MS), None);
+    }
+
+    #[test]
+    fn each_failed_handshake_is_reported_if_that_is_wanted() {
+        let limits = Limits::default();
+        let mut refusals = Refusals::with_handshakes(true);
+        assert_eq!(refusals.wait_ms(0), None);
+        for _ in 0..2 {
+            refusals.add_handshake(&Peer::Local, &"no certificate");
+            assert_eq!(refusals.wait_ms(0), Some(0));
+            let line = "a TLS handshake failed: a local client: no certificate";
+            assert_eq!(refusals.take_handshakes(), [line]);
+            refusals.take(0, &limits);
+        }
+        assert_eq!(refusals.wait_ms(0), Some(TLS_PAUSE_MS));
+        assert!(refusals.take_handshakes().is_empty());
     }
 
     #[test]

@@ -100,6 +100,8 @@ pub(crate) struct Inbound {
     pub(crate) owes_continue: bool,
     /// The peer may not send: the server withholds its window.
     is_withheld: bool,
+    /// Since when it is discarded, if it is.
+    discarded_since_ms: u64,
     pace: Pace,
     /// Bytes of the next part that have been counted for the pace, before the part is complete.
     arriving_bytes: u64,
@@ -122,6 +124,7 @@ impl Inbound {
             is_complete: false,
             owes_continue,
             is_withheld: false,
+            discarded_since_ms: context.clock.now_ms(),
             pace: Pace::new(context.timeouts.body_grace_ms),
             arriving_bytes: 0,
         };
@@ -390,7 +393,18 @@ impl Inbound {
     pub(crate) fn release(&mut self, context: &Context) {
         self.taker = Taker::Nobody;
         self.held = Vec::new();
+        self.discarded_since_ms = context.clock.now_ms();
         self.update_pace(context);
+    }
+
+    /// Whether more of a content that is discarded is to be accepted. Many clients read the response only after they have sent everything,
+    /// so this lasts as long as a connection lingers.
+    pub(crate) fn may_discard(&self, context: &Context) -> bool {
+        let discarded_ms = context
+            .clock
+            .now_ms()
+            .saturating_sub(self.discarded_since_ms);
+        discarded_ms < context.timeouts.lingering_ms_max()
     }
 
     /// Continues with content that arrived before the request was started.

@@ -130,9 +130,8 @@ impl H2 {
         }
         let is_discarded = matches!(inbound.taker, Taker::Nobody);
         match inbound.hold(content, turn.context) {
-            // Clients that read no response before they have sent their content get it if the rest is short.
-            Held::Yes if is_discarded => {
-                if inbound.total_bytes() <= u64::from(AHEAD_BYTES) {
+            Held::Yes | Held::TooLong if is_discarded => {
+                if inbound.may_discard(turn.context) {
                     self.give_stream_window(index, content.len() as u32);
                 }
             }
@@ -261,12 +260,10 @@ impl H2 {
             return;
         };
         let id = stream.exchange.id;
-        let mut is_called = true;
-        if let Some(inbound) = &mut stream.inbound {
-            is_called = !inbound.is_for_call();
-            inbound.release(turn.context);
-        }
         let progress = stream.exchange.progress;
+        let inbound = stream.inbound.as_ref();
+        let is_called = !inbound.is_some_and(|inbound| inbound.is_for_call());
+        self.release_content(turn.context, index);
         if !is_called {
             self.give_oldest_window(turn);
         }
@@ -285,6 +282,22 @@ impl H2 {
                 stream.exchange.cut();
             }
             Progress::Done | Progress::Cut => {}
+        }
+    }
+
+    /// Discards the content of a request that has its response, or will not be read. The window opens for what was held.
+    pub(super) fn release_content(&mut self, context: &Context, index: usize) {
+        let stream = self.streams.get_mut(index);
+        let Some(inbound) = stream.and_then(|stream| stream.inbound.as_mut()) else {
+            return;
+        };
+        if matches!(inbound.taker, Taker::Nobody) {
+            return;
+        }
+        let held_bytes = inbound.waiting_bytes();
+        inbound.release(context);
+        if held_bytes > 0 && inbound.may_discard(context) {
+            self.give_stream_window(index, held_bytes as u32);
         }
     }
 

@@ -207,10 +207,11 @@ impl H2 {
         let lost_bytes = stream.unsent().len();
         stream.note_sent(lost_bytes);
         turn.context.note_shortage(lost_bytes);
-        if !stream.exchange.is_ended() {
-            turn.app.abort(stream.exchange.id, Abort::Refused);
-        }
+        let (id, is_ended) = (stream.exchange.id, stream.exchange.is_ended());
         stream.exchange.cut();
+        if !is_ended {
+            self.handlers.abort(turn.app, id, Abort::Refused);
+        }
         Step::Sent
     }
 
@@ -244,10 +245,11 @@ impl H2 {
             return false;
         };
         turn.context.log(stream.exchange.record.take().as_deref());
-        if let Some(inbound) = &mut stream.inbound {
-            if !matches!(inbound.taker, crate::exchange::content::Taker::Nobody) {
-                inbound.release(turn.context);
-            }
+        self.release_content(turn.context, index);
+        let Some(stream) = self.streams.get_mut(index) else {
+            return false;
+        };
+        if let Some(inbound) = &stream.inbound {
             if !inbound.is_complete && stream.receive_window.is_open() {
                 return false;
             }

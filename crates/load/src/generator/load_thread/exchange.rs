@@ -152,8 +152,9 @@ impl LoadThread {
             }
             let data = self.buffer.get(at..length).unwrap_or_default();
             let mix = &self.common.mix;
+            let complete = pipeline.complete(mix, wanted);
             let (kind, wanted_alike) = match mix.is_uniform() {
-                true => (0, wanted),
+                true => (0, complete.max(1)),
                 false => (mix.kind(pipeline.position()), 1),
             };
             let step = self
@@ -162,6 +163,9 @@ impl LoadThread {
             match step {
                 Step::Responses(verdict) => {
                     at += verdict.consumed;
+                    if complete == 0 {
+                        return self.record_early(index, &verdict);
+                    }
                     let is_last = verdict.closes || verdict.count == wanted;
                     if is_last && at < length {
                         self.record_with_unexpected(index, &verdict);
@@ -215,6 +219,18 @@ impl LoadThread {
             self.settle(index);
             self.fill();
         }
+    }
+
+    /// Like [`LoadThread::record`], for a response to a request that is not completely sent. Its rest cannot be left out, so the connection
+    /// ends.
+    #[cold]
+    fn record_early(&mut self, index: usize, verdict: &Verdict) {
+        let early = Verdict {
+            error: verdict.error.or(Some(ErrorClass::EarlyResponse)),
+            ..*verdict
+        };
+        self.record(index, &early);
+        self.finish(index);
     }
 
     /// Like [`LoadThread::record`], when unexpected bytes follow the last response.
@@ -311,8 +327,11 @@ impl LoadThread {
             && pipeline.response.ends_with_connection()
         {
             let kind = self.common.mix.kind(pipeline.position());
-            if let Some(verdict) = self.checker.end(&mut pipeline.response, kind) {
-                self.record(index, &verdict);
+            let is_early = pipeline.complete(&self.common.mix, connection.outstanding) == 0;
+            match self.checker.end(&mut pipeline.response, kind) {
+                Some(verdict) if is_early => return self.record_early(index, &verdict),
+                Some(verdict) => self.record(index, &verdict),
+                None => {}
             }
             return self.finish(index);
         }

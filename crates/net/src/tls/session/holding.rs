@@ -33,6 +33,12 @@ impl Session {
         self.incoming = Vec::new();
     }
 
+    /// Frees what a failed session does not need any more: its alert is written, and its connection may linger for long.
+    pub(super) fn release(&mut self) {
+        (self.config, self.connection, self.chosen) = (None, None, None);
+        (self.incoming, self.content, self.read) = (Vec::new(), Vec::new(), 0);
+    }
+
     /// Keeps the start of a record.
     pub(super) fn keep(&mut self, rest: &[u8]) {
         if rest.is_empty() || !self.is_alive() {
