@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -349,3 +350,14 @@ def test_a_smaller_table_applies_once_it_is_acknowledged(start: Start, connect: 
     client.send(headers(3, GOOD))
     goaway = client.end()
     assert goaway and goaway.code == Code.COMPRESSION_ERROR
+
+
+def test_a_preface_without_h2c_is_refused_with_the_reason(start: Start) -> None:
+    reason = "The target * needs OPTIONS; HTTP/2, which starts with PRI *, is not enabled."
+    server = start("h2/native.py")
+    with server.connect() as client:
+        client.send(PREFACE)
+        reply = client.read()
+        assert (reply.status, reply.is_last) == (400, True)
+        assert reply.content.decode().strip().endswith(reason)
+    server.wait_line(re.escape(f"refused 1 request with 400: {reason}"))

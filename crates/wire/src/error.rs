@@ -36,6 +36,8 @@ pub enum ErrorKind {
     FragmentInTarget,
     /// The request target has no form that fits the method (RFC 9112 3.2).
     InvalidTargetForm,
+    /// The target `*` with a method other than OPTIONS (RFC 9112 3.2.4), as the preface of HTTP/2 has (RFC 9113 3.4).
+    AsteriskFormWithoutOptions,
     /// An absolute-form target's authority is empty, has userinfo or is malformed (RFC 9110 4.2).
     InvalidAuthority,
     /// The request line does not end in a well-formed HTTP version (RFC 9112 2.3).
@@ -133,6 +135,10 @@ impl ErrorKind {
             ErrorKind::InvalidTarget => (400, "The request target holds a forbidden byte."),
             ErrorKind::FragmentInTarget => (400, "The request target has a fragment."),
             ErrorKind::InvalidTargetForm => (400, "The request target does not fit the method."),
+            ErrorKind::AsteriskFormWithoutOptions => (
+                400,
+                "The target * needs OPTIONS; HTTP/2, which starts with PRI *, is not enabled.",
+            ),
             ErrorKind::InvalidAuthority => (400, "The request target's authority is malformed."),
             ErrorKind::InvalidVersion => (400, "The HTTP version is malformed."),
             ErrorKind::UnsupportedVersion => (505, "This HTTP version is not supported."),

@@ -69,6 +69,7 @@ pub(crate) fn split_other_form(
             query: None,
             authority: None,
         }),
+        b"*" => Err(ErrorKind::AsteriskFormWithoutOptions),
         _ => split_absolute_form(method, target, path_len),
     }
 }
