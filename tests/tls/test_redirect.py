@@ -22,7 +22,7 @@ def server(start: Start, files: Files) -> Server:
 
 def plain(server: Server) -> Connection:
     """Connect where requests are redirected."""
-    lines = [re.search(r"requests to (\S+) are sent to https", line) for line in server.lines]
+    lines = [re.search(r"redirecting (\S+) to https", line) for line in server.lines]
     [match] = [match for match in lines if match]
     return Connection(as_address(match[1]))
 

@@ -152,10 +152,10 @@ class Settings:
         (),
         Paths(),
         TLS,
-        "File with the server's certificate and those that lead to its root, in PEM; every address "
-        'then speaks TLS. "self-signed" makes one for localhost, for development. Several '
-        "certificates, each with its key in the same order, are selected by the name that a client "
-        "asks for. The flag may be repeated; the variable separates files by commas.",
+        "File with the server's certificate, followed by the intermediate certificates, in PEM. "
+        'Every address then uses TLS. "self-signed" generates one for localhost, for development. '
+        "Of several certificates, each with its key in the same order, the one for the name that a "
+        "client asks for is used. The flag may be repeated; the variable separates files by commas.",
     )
     key: tuple[str, ...] = row(
         (), Paths(), TLS, "File with the private key of the certificate, in PEM."
@@ -170,7 +170,7 @@ class Settings:
         "",
         Text("PATH", may_be_empty=True),
         TLS,
-        "File with the certificates, in PEM, to which the certificates of clients must lead.",
+        "File with the authorities' certificates, in PEM, that verify those of clients.",
     )
     client_crl: tuple[str, ...] = row(
         (),
@@ -184,24 +184,24 @@ class Settings:
         "none",
         Choice(("none", "optional", "required")),
         TLS,
-        "Whether clients are asked for a certificate. optional also serves clients without one; "
-        "nobody is served with one that is not valid.",
+        "Whether to ask clients for a certificate. optional also serves clients without one. An "
+        "invalid one always ends the handshake.",
     )
     tls_minimum: str = row(
-        "1.2", Choice(("1.2", "1.3")), TLS, "Lowest version of TLS that clients may use."
+        "1.2", Choice(("1.2", "1.3")), TLS, "Minimum version of TLS."
     )
     alpn: tuple[str, ...] = row(
         tls.PROTOCOLS,
         Ordered(tls.PROTOCOLS),
         TLS,
-        "Protocols that are offered to clients over TLS, in the order of preference (ALPN).",
+        "Protocols to offer over TLS (ALPN), in order of preference.",
     )
     redirect_to_https: tuple[Address, ...] = row(
         (),
         Addresses(),
         TLS,
-        "Addresses at which requests without TLS get 308 and the https URL of the "
-        "first address of the server, for example 0.0.0.0:80.",
+        "Addresses that redirect http to https, for example 0.0.0.0:80. Requests get 308 with the "
+        "https URL of the server's first address.",
     )
     workers: int = row(
         1, Count(), PROCESSES, 'Worker processes; "auto" for one per usable processor.'

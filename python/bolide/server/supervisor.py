@@ -269,7 +269,7 @@ class Supervisor:
         )
         if self._redirecting:
             addresses = ", ".join(each.address.url for each in self._redirecting)
-            logger.info("requests to %s are sent to https", addresses)
+            logger.info("redirecting %s to https", addresses)
         # Last: when this line appears, everything else has been logged.
         listener.announce(self._name, self._listeners, processes)
 
