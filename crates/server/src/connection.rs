@@ -389,7 +389,7 @@ impl Connection {
         let turn = &mut Turn { link, context, app };
         let fate = with_protocol!(&mut self.phase,
             protocol => protocol.stop(turn, unfinished), _ => return self.abandon(context, app));
-        if unfinished.refused > before && self.link.shut(true) {
+        if unfinished.refused > before && self.link.shut(context, true) {
             // Unread input would make the kernel reset the connection and discard the response.
             let mut left = STOPPING_DISCARDED_BYTES;
             while left > 0
@@ -441,7 +441,7 @@ impl Connection {
     }
 
     fn end(&mut self, context: &Context, has_unread: bool) -> Fate {
-        if !self.link.shut(has_unread) || context.timeouts.linger_timeout_ms == 0 {
+        if !self.link.shut(context, has_unread) || context.timeouts.linger_timeout_ms == 0 {
             return Fate::End { has_unread };
         }
         let now_ms = context.clock.now_ms();

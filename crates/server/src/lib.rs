@@ -36,7 +36,7 @@ pub use id::ExchangeId;
 pub use limits::Limits;
 pub use mailbox::{Command, Mailbox};
 pub use reactor::{Config, Worker};
-pub use responder::{Fields, Responder};
+pub use responder::{Fields, Replaced, Responder};
 pub use response::{FilePart, Response};
 pub use router::{
     Match, ParameterKind, Parameters, PatternError, Router, pattern_parameters, percent_decode,

@@ -70,7 +70,10 @@ enum Sending {
 /// What the poller watches the socket for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Watch {
+    /// Nothing yet: this is the first turn of the connection.
     None,
+    /// As `None`, but the last read may have left input.
+    NoneMissed,
     For(Interest),
     /// As `For`, but the last read may have left input, which an edge-triggered set does not report again.
     Missed(Interest),
@@ -187,9 +190,10 @@ impl Link {
 
     /// The socket may have input that was reported already.
     pub(crate) fn note_unread(&mut self) {
-        if let Watch::For(interest) = self.watch {
-            self.watch = Watch::Missed(interest);
-        }
+        self.watch = match self.watch {
+            Watch::None | Watch::NoneMissed => Watch::NoneMissed,
+            Watch::For(interest) | Watch::Missed(interest) => Watch::Missed(interest),
+        };
     }
 
     /// The peer sends no more, although there may be unread input.
@@ -496,7 +500,7 @@ impl Link {
         let token = self.id.token();
         let socket = self.transport.as_fd();
         let watched = match self.watch {
-            Watch::None => poller.add_edge(socket, token, wanted),
+            Watch::None | Watch::NoneMissed => poller.add_edge(socket, token, wanted),
             Watch::For(_) | Watch::Missed(_) => poller.modify_edge(socket, token, wanted),
         };
         // If this fails (the system's limit of watches), only the deadline ends the connection.
@@ -528,8 +532,10 @@ impl Link {
 
     /// First step: shuts down the sending side. Returns true if the second step has to wait, because closing now could destroy data that
     /// the peer has not read: it sent more than was read, or much is still on its way.
-    pub(crate) fn shut(&mut self, has_unread: bool) -> bool {
-        let has_unread = || has_unread || self.transport.unread_bytes() > 0;
+    pub(crate) fn shut(&mut self, context: &Context, has_unread: bool) -> bool {
+        // In a first turn that took no time, everything was read just now: what has arrived since is like what arrives after the close.
+        let was_read = self.watch == Watch::None && context.share.has_taken_no_time();
+        let has_unread = || has_unread || !was_read && self.transport.unread_bytes() > 0;
         let is_on_its_way = || {
             let may_be = self.sent_bytes > PROMPT_BYTES;
             may_be && self.transport.unacknowledged_bytes() > PROMPT_BYTES
@@ -547,7 +553,7 @@ impl Link {
     /// causes events here.
     pub(crate) fn close(self, poller: &Poller, fate: Fate) {
         let is_copied = net::has_forked();
-        if is_copied && self.watch != Watch::None {
+        if is_copied && matches!(self.watch, Watch::For(_) | Watch::Missed(_)) {
             let _ = poller.remove(self.transport.as_fd());
         }
         if fate != Fate::Reset {

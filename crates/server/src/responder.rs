@@ -15,7 +15,7 @@ use crate::id::ConnectionId;
 use crate::response::{NO_MEMORY, Response};
 
 pub(crate) use self::delimiter::Delimiter;
-pub use self::fields::Fields;
+pub use self::fields::{Fields, Replaced};
 pub(crate) use self::frames::FrameWriter;
 pub(crate) use self::stamp::Stamp;
 
@@ -397,10 +397,10 @@ impl Responder {
             self.out.extend_from_slice(&self.stamp.ok);
         } else {
             wire::push_status_line(&mut self.out, status, fields.reason);
-            if !fields.has_server {
+            if !fields.replaced.server {
                 self.out.extend_from_slice(self.stamp.server);
             }
-            if !fields.has_date {
+            if !fields.replaced.date {
                 self.out.extend_from_slice(&self.stamp.date);
             }
         }

@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use server::{Fields, Response};
+use server::{Fields, Replaced, Response};
 
 use crate::ffi::{self, Place};
 use crate::run::left_out::Ours;
@@ -244,8 +244,7 @@ pub(crate) struct Head {
     pub(crate) response: Response,
     /// A trailer section follows the content.
     pub(crate) has_trailers: bool,
-    has_date: bool,
-    has_server: bool,
+    replaced: Replaced,
     /// Fields that were left out.
     pub(crate) ours: Ours,
 }
@@ -254,13 +253,13 @@ impl Head {
     pub(crate) fn clear(&mut self) {
         self.response.clear();
         self.has_trailers = false;
-        (self.has_date, self.has_server) = (false, false);
+        self.replaced = Replaced::default();
         self.ours = Ours::default();
     }
 
     /// The field lines for a [`server::Responder`].
     pub(crate) fn fields(&self) -> Fields<'_> {
-        Fields::with_flags(&self.response.fields, self.has_date, self.has_server)
+        Fields::that_replace(&self.response.fields, self.replaced)
     }
 }
 
@@ -357,8 +356,7 @@ fn push_header(head: &mut Head, name: &[u8], value: &[u8]) -> PyResult<()> {
     if head.ours.takes(name) {
         return Ok(());
     }
-    head.has_date |= name.eq_ignore_ascii_case(b"date");
-    head.has_server |= name.eq_ignore_ascii_case(b"server");
+    head.replaced.note(name);
     push_line(&mut head.response.fields, name, value);
     Ok(())
 }

@@ -6,7 +6,7 @@ mod field;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use server::Fields;
+use server::{Fields, Replaced};
 
 use crate::ffi;
 use crate::run::failure::TEXT;
@@ -30,7 +30,7 @@ pub(crate) enum Body<'py> {
 /// The field lines of a response.
 pub(crate) enum Lines<'py> {
     Ours(&'static [u8]),
-    Applications(Bound<'py, PyBytes>),
+    Applications(Bound<'py, PyBytes>, Replaced),
 }
 
 /// Where the content of a response comes from.
@@ -61,7 +61,9 @@ impl Lines<'_> {
     pub(crate) fn fields(&self) -> Fields<'_> {
         match self {
             Lines::Ours(lines) => Fields::constant(lines),
-            Lines::Applications(lines) => Fields::of_application(lines.as_bytes()),
+            Lines::Applications(lines, replaced) => {
+                Fields::that_replace(lines.as_bytes(), *replaced)
+            }
         }
     }
 }

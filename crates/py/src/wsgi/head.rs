@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
-use server::{Fields, Response};
+use server::{Fields, Replaced, Response};
 
 use crate::ffi;
 use crate::run::left_out::Ours;
@@ -21,8 +21,7 @@ pub(super) struct Head {
     /// The reason phrase if it is not the registered one.
     reason: Vec<u8>,
     fields: Vec<u8>,
-    has_date: bool,
-    has_server: bool,
+    replaced: Replaced,
     /// The value of Content-Length.
     pub(super) length: Option<u64>,
     /// Fields that were left out.
@@ -34,7 +33,7 @@ pub(super) struct Head {
 impl Head {
     /// The field lines except Content-Length.
     pub(super) fn fields(&self) -> Fields<'_> {
-        Fields::with_flags(&self.fields, self.has_date, self.has_server).with_reason(&self.reason)
+        Fields::that_replace(&self.fields, self.replaced).with_reason(&self.reason)
     }
 
     /// The same as an owned copy, for the mailbox.
@@ -86,7 +85,7 @@ impl Head {
     ) -> PyResult<()> {
         self.key.clear();
         self.fields.clear();
-        (self.has_date, self.has_server, self.length) = (false, false, None);
+        (self.replaced, self.length) = (Replaced::default(), None);
         self.ours = Ours::default();
         self.read_status(status)?;
         let mut is_constant = status.is_exact_instance_of::<PyString>();
@@ -141,12 +140,10 @@ impl Head {
         }
         // Django's cookies start with a space, which is not part of a value (RFC 9110 section 5.5).
         let value = value.trim_ascii();
-        match name.len() {
-            4 if name.eq_ignore_ascii_case(b"date") => self.has_date = true,
-            6 if name.eq_ignore_ascii_case(b"server") => self.has_server = true,
-            14 if name.eq_ignore_ascii_case(b"content-length") => return self.set_length(value),
-            _ => {}
+        if name.eq_ignore_ascii_case(b"content-length") {
+            return self.set_length(value);
         }
+        self.replaced.note(name);
         if self.ours.takes(name) {
             return Ok(());
         }

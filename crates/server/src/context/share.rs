@@ -61,6 +61,12 @@ impl Share {
         (self.unclocked, self.requests) = (1, REQUESTS_MAX);
     }
 
+    /// Whether the clock has not moved since the turn began.
+    #[inline]
+    pub(crate) fn has_taken_no_time(&self) -> bool {
+        Clock::tick_ms() == self.began_ms
+    }
+
     /// Whether the byte limit is reached.
     pub(crate) fn is_sent(&self) -> bool {
         self.bytes >= BYTES_MAX

@@ -1,5 +1,31 @@
 //! The field lines of a response, as an application supplies them.
 
+/// Which of the server's own field lines an application's replace.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Replaced {
+    /// `Date`.
+    pub(crate) date: bool,
+    /// `Server`.
+    pub(crate) server: bool,
+}
+
+impl Replaced {
+    /// The application sets the field `name`.
+    #[inline]
+    pub fn note(&mut self, name: &[u8]) {
+        match name.len() {
+            4 => self.date |= name.eq_ignore_ascii_case(b"date"),
+            6 => self.server |= name.eq_ignore_ascii_case(b"server"),
+            _ => {}
+        }
+    }
+
+    const NONE: Replaced = Replaced {
+        date: false,
+        server: false,
+    };
+}
+
 /// Encoded field lines of a response, each with its CRLF, and the other parts of its head that an application determines.
 ///
 /// They must not contain `Content-Length`, `Transfer-Encoding` or `Connection`: the server determines the framing.
@@ -7,10 +33,8 @@
 pub struct Fields<'a> {
     /// The encoded lines.
     pub lines: &'a [u8],
-    /// `lines` contains a `Date`, so the server's is omitted.
-    pub has_date: bool,
-    /// The same for `Server`.
-    pub has_server: bool,
+    /// What `lines` contains, so that the server's is omitted.
+    pub replaced: Replaced,
     /// The reason phrase of the application; if empty, the registered one is sent. It must satisfy [`wire::is_field_value`].
     pub reason: &'a [u8],
     /// `lines` is a constant: the same address means the same bytes.
@@ -22,8 +46,7 @@ impl<'a> Fields<'a> {
     pub const fn constant(lines: &'static [u8]) -> Fields<'static> {
         Fields {
             lines,
-            has_date: false,
-            has_server: false,
+            replaced: Replaced::NONE,
             reason: b"",
             is_constant: true,
         }
@@ -31,20 +54,18 @@ impl<'a> Fields<'a> {
 
     /// Lines of an application, which are searched for `Date` and `Server`.
     pub fn of_application(lines: &'a [u8]) -> Fields<'a> {
-        let (mut has_date, mut has_server) = (false, false);
+        let mut replaced = Replaced::NONE;
         for (name, _) in wire::field_lines(lines) {
-            has_date |= name.eq_ignore_ascii_case(b"date");
-            has_server |= name.eq_ignore_ascii_case(b"server");
+            replaced.note(name);
         }
-        Fields::with_flags(lines, has_date, has_server)
+        Fields::that_replace(lines, replaced)
     }
 
-    /// Lines of an application, for which the caller knows whether they contain a `Date` and a `Server`.
-    pub const fn with_flags(lines: &'a [u8], has_date: bool, has_server: bool) -> Fields<'a> {
+    /// Lines of an application, for which the caller knows what they replace.
+    pub const fn that_replace(lines: &'a [u8], replaced: Replaced) -> Fields<'a> {
         Fields {
             lines,
-            has_date,
-            has_server,
+            replaced,
             reason: b"",
             is_constant: false,
         }
@@ -58,7 +79,7 @@ impl<'a> Fields<'a> {
 
     /// Whether the head starts differently from that of most responses.
     pub(super) fn replaces_ours(&self) -> bool {
-        self.has_date || self.has_server || !self.reason.is_empty()
+        self.replaced != Replaced::NONE || !self.reason.is_empty()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use wire::h2::{Encoder, frame};
 
+use super::fields::Replaced;
 use super::{Fields, Responder};
 use crate::id::ConnectionId;
 
@@ -103,7 +104,7 @@ impl Responder {
             out, frames, stamp, ..
         } = self;
         let FrameWriter { encoder, last, .. } = frames;
-        let is_usual = status == 200 && !fields.has_date && !fields.has_server;
+        let is_usual = status == 200 && fields.replaced == Replaced::default();
         let usual_length = length.filter(|_| is_usual).map(|length| length as usize);
         let (stream, bytes_max) = (frames.stream, frames.payload_bytes_max);
         if let Some(length) = usual_length

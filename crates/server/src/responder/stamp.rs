@@ -50,8 +50,16 @@ impl Stamp {
 
     /// The field lines of a response: the server's own, then those of the application.
     pub(crate) fn sections<'a>(&'a self, fields: Fields<'a>) -> [&'a [u8]; 3] {
-        let server = if fields.has_server { b"" } else { self.server };
-        let date = if fields.has_date { b"" } else { &self.date[..] };
+        let server = if fields.replaced.server {
+            b""
+        } else {
+            self.server
+        };
+        let date = if fields.replaced.date {
+            b""
+        } else {
+            &self.date[..]
+        };
         [server, date, fields.lines]
     }
 

@@ -9,6 +9,8 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 
+use server::{Fields, Replaced};
+
 use super::field::{field_line, field_lines};
 use super::{JSON, Lines, OCTETS, STATUSES};
 use crate::ffi::{self, Arguments, Construction};
@@ -35,7 +37,7 @@ pub(super) struct Parts<'py> {
 
 enum FieldLines {
     Ours(&'static [u8]),
-    Own(Py<PyBytes>),
+    Own(Py<PyBytes>, Replaced),
 }
 
 /// The public class, and the Python functions for less common arguments.
@@ -213,7 +215,7 @@ impl<'a, 'py> Given<'a, 'py> {
         };
         let Some(headers) = headers else {
             return Ok(given_type.map_or(FieldLines::Ours(type_line), |line| {
-                FieldLines::Own(line.unbind())
+                FieldLines::Own(line.unbind(), Replaced::default())
             }));
         };
         let type_bytes = given_type
@@ -225,7 +227,8 @@ impl<'a, 'py> Given<'a, 'py> {
             let pairs = ffi::call(py, &Helpers::get(py)?.header_pairs, [headers])?;
             field_lines(&pairs, type_bytes, given_type.is_some())
         };
-        Ok(FieldLines::Own(lines?.unbind()))
+        let (lines, replaced) = lines?;
+        Ok(FieldLines::Own(lines.unbind(), replaced))
     }
 
     #[inline]
@@ -296,7 +299,9 @@ impl Response {
     fn bound_lines<'py>(&self, py: Python<'py>) -> Lines<'py> {
         match &self.lines {
             FieldLines::Ours(lines) => Lines::Ours(lines),
-            FieldLines::Own(lines) => Lines::Applications(lines.bind(py).clone()),
+            FieldLines::Own(lines, replaced) => {
+                Lines::Applications(lines.bind(py).clone(), *replaced)
+            }
         }
     }
 }
@@ -391,7 +396,7 @@ impl Response {
     fn raw_headers<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         match &self.lines {
             FieldLines::Ours(lines) => PyBytes::new(py, lines),
-            FieldLines::Own(lines) => lines.bind(py).clone(),
+            FieldLines::Own(lines, _) => lines.bind(py).clone(),
         }
     }
 
@@ -405,7 +410,8 @@ impl Response {
         let line = field_line(name, value)?;
         let mut response = response.try_borrow_mut()?;
         let lines = [response.raw_headers(py).as_bytes(), line.as_bytes()].concat();
-        response.lines = FieldLines::Own(PyBytes::new(py, &lines).unbind());
+        let replaced = Fields::of_application(&lines).replaced;
+        response.lines = FieldLines::Own(PyBytes::new(py, &lines).unbind(), replaced);
         Ok(())
     }
 

@@ -8,6 +8,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
+use server::Replaced;
+
 use crate::ffi;
 use crate::run::left_out::{LeftOut, Ours};
 
@@ -15,7 +17,7 @@ use crate::run::left_out::{LeftOut, Ours};
 static LEFT_OUT: LeftOut = LeftOut::new();
 const CONTENT_LENGTH: &[u8] = b"content-length";
 const CONTENT_TYPE: &[u8] = b"content-type";
-/// UnwrittenBytes for the two or three short lines that most responses have.
+/// Room for the two or three short lines that most responses have.
 const LINES_BYTES: usize = 128;
 
 /// One field line with its line end, in Latin-1 (RFC 9110 sections 5.1 and 5.5). Whitespace around the value is not part of it and is
@@ -44,11 +46,12 @@ pub(super) fn field_lines<'py>(
     headers: &Bound<'py, PyAny>,
     type_line: &[u8],
     is_type_explicit: bool,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> PyResult<(Bound<'py, PyBytes>, Replaced)> {
     let mut section = Section {
         lines: Vec::with_capacity(LINES_BYTES),
         own_type: None,
         is_type_explicit,
+        replaced: Replaced::default(),
     };
     if let Ok(dict) = headers.cast_exact::<PyDict>() {
         let mut position = 0;
@@ -63,18 +66,20 @@ pub(super) fn field_lines<'py>(
     }
     let type_line = section.own_type.as_deref().unwrap_or(type_line);
     let length = type_line.len() + section.lines.len();
-    PyBytes::new_with(headers.py(), length, |bytes| {
+    let lines = PyBytes::new_with(headers.py(), length, |bytes| {
         let (first, others) = bytes.split_at_mut(type_line.len());
         first.copy_from_slice(type_line);
         others.copy_from_slice(&section.lines);
         Ok(())
-    })
+    })?;
+    Ok((lines, section.replaced))
 }
 
 struct Section {
     lines: Vec<u8>,
     own_type: Option<Vec<u8>>,
     is_type_explicit: bool,
+    replaced: Replaced,
 }
 
 impl Section {
@@ -84,6 +89,7 @@ impl Section {
             return Ok(());
         };
         if !token.eq_ignore_ascii_case(CONTENT_TYPE) {
+            self.replaced.note(token);
             return write_line(&mut self.lines, name, token, value);
         }
         if self.is_type_explicit {
