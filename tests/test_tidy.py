@@ -55,6 +55,7 @@ LAYERS = {
         {"reactor"},
         {"connection"},
         {"h1", "h2"},
+        {"websocket"},
         {"exchange", "link"},
         {"context"},
         {"access_log", "mailbox"},

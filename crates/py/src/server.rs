@@ -93,6 +93,7 @@ impl Server {
             &config,
         )?;
         forked::has_own_server();
+        let (limits, accepts_prior_knowledge) = (config.limits, config.accepts_prior_knowledge);
         let worker = Worker::new(interface, config, log, mailbox)?;
         worker.app.watch(&worker.poller())?;
         Ok(Server {
@@ -103,8 +104,8 @@ impl Server {
             memory,
             exchanges,
             tls: Mutex::new(tls),
-            limits: config.limits,
-            accepts_prior_knowledge: config.accepts_prior_knowledge,
+            limits,
+            accepts_prior_knowledge,
             eager_tasks: match options.get_item("eager_tasks")? {
                 Some(value) => value.is_truthy()?,
                 None => true,

@@ -109,6 +109,13 @@ impl Batch {
         has_left
     }
 
+    /// Whether something of a connection waits here and will be sent before the batch is opened again.
+    #[inline]
+    pub(crate) fn holds(&self, connection: ConnectionId) -> bool {
+        let is_its = |waiting: &Waiting| waiting.connection == connection;
+        self.is_open && self.waiting.iter().any(is_its)
+    }
+
     /// Whether it has to be sent now.
     #[inline]
     pub(crate) fn is_due(&mut self, now_ms: u64) -> bool {

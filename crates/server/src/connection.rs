@@ -4,7 +4,8 @@
 //! | --- | --- | --- |
 //! | `Handshake` | the TLS handshake is complete; `tls_handshake_timeout_ms` | `Preface`; closed |
 //! | `Preface` | the first bytes arrive, which select the protocol; `header_timeout_ms` | the protocol; closed |
-//! | `H1`, `H2` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
+//! | `H1` | a handshake is accepted ([`Fate::Upgrade`]) | `WebSocket` |
+//! | `H1`, `H2`, `WebSocket` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
 //! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it is stuck, or sends for too long | closed |
 //! | `Cutting` | the peer has received what was sent; it is stuck | reset |
 //!
@@ -13,6 +14,7 @@
 
 mod handshake;
 mod preface;
+mod websocket;
 
 use std::sync::Arc;
 
@@ -29,6 +31,7 @@ use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
 use crate::response::NO_MEMORY;
 use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
+use crate::websocket::upgraded::Upgraded;
 
 /// Maximum bytes that are discarded of a connection while the server stops.
 const STOPPING_DISCARDED_BYTES: u64 = 1 << 20;
@@ -42,6 +45,7 @@ enum Phase {
     },
     H1(H1),
     H2(Box<H2>),
+    WebSocket(Upgraded),
     Lingering {
         /// When to check whether everything has arrived, or the last time the peer sent anything after it had.
         arrived: Arrived,
@@ -74,6 +78,7 @@ macro_rules! with_protocol {
         match $phase {
             Phase::H1($protocol) => $serve,
             Phase::H2($protocol) => $serve,
+            Phase::WebSocket($protocol) => $serve,
             Phase::Handshake(_)
             | Phase::Preface { .. }
             | Phase::Lingering { .. }
@@ -116,7 +121,15 @@ impl Connection {
     /// Whether the next input starts a request or continues its head.
     #[inline]
     pub(crate) fn waits_for_request(&self) -> bool {
-        with_protocol!(&self.phase, protocol => protocol.waits_for_request(), _ => false)
+        match &self.phase {
+            Phase::H1(h1) => h1.waits_for_request(),
+            Phase::H2(h2) => h2.waits_for_request(),
+            Phase::WebSocket(websocket) => websocket.waits_for_message(&self.link),
+            Phase::Handshake(_)
+            | Phase::Preface { .. }
+            | Phase::Lingering { .. }
+            | Phase::Cutting => false,
+        }
     }
 
     /// Reads once and serves what was read.
@@ -146,7 +159,7 @@ impl Connection {
                 }
                 received => h1.received(turn, &received, &[]),
             };
-            return self.conclude(context, fate);
+            return self.conclude(context, app, fate);
         }
         let received = self.link.receive(buffer);
         self.received(context, app, received, buffer, has_ended)
@@ -159,14 +172,14 @@ impl Connection {
         context: &mut Context,
         app: &mut A,
         received: Received,
-        buffer: &[u8],
+        buffer: &mut [u8],
         has_ended: bool,
     ) -> Fate {
         self.link.note(&received, buffer.len(), has_ended, context);
         if let Phase::H1(h1) = &mut self.phase {
             let link = &mut self.link;
             let fate = h1.received(&mut Turn { link, context, app }, &received, buffer);
-            return self.conclude(context, fate);
+            return self.conclude(context, app, fate);
         }
         self.received_otherwise(context, app, received, buffer)
     }
@@ -176,7 +189,7 @@ impl Connection {
         context: &mut Context,
         app: &mut A,
         received: Received,
-        buffer: &[u8],
+        buffer: &mut [u8],
     ) -> Fate {
         if matches!(self.phase, Phase::Handshake(_)) {
             if let Received::End | Received::Broken(_) = received {
@@ -197,7 +210,11 @@ impl Connection {
         match (&mut self.phase, received) {
             (Phase::H2(h2), received) => {
                 let fate = h2.received(&mut Turn { link, context, app }, &received, buffer);
-                self.conclude(context, fate)
+                self.conclude(context, app, fate)
+            }
+            (Phase::WebSocket(websocket), received) => {
+                let fate = websocket.received(&mut Turn { link, context, app }, &received, buffer);
+                self.conclude(context, app, fate)
             }
             (_, Received::Blocked) => Fate::Open,
             (_, Received::End | Received::Broken(_)) => Fate::Close,
@@ -211,7 +228,7 @@ impl Connection {
                 }
                 Fate::Open
             }
-            (Phase::Handshake(_) | Phase::Cutting | Phase::H1(_), Received::Bytes(_)) => Fate::Open,
+            (_, Received::Bytes(_)) => Fate::Open,
         }
     }
 
@@ -221,7 +238,10 @@ impl Connection {
         match &mut self.phase {
             Phase::H1(h1) => h1.peer_ended(&mut Turn { link, context, app }),
             Phase::H2(h2) => h2.peer_ended(&mut Turn { link, context, app }),
-            Phase::Handshake(_) | Phase::Preface { .. } | Phase::Lingering { .. } => {
+            Phase::Handshake(_)
+            | Phase::Preface { .. }
+            | Phase::WebSocket(_)
+            | Phase::Lingering { .. } => {
                 link.note_peer_end(context.clock.now_ms());
             }
             Phase::Cutting => {
@@ -246,7 +266,7 @@ impl Connection {
         let turn = &mut Turn { link, context, app };
         let fate = with_protocol!(&mut self.phase,
             protocol => protocol.writable(turn), _ => Fate::Open);
-        self.conclude(context, fate)
+        self.conclude(context, app, fate)
     }
 
     /// Sends and continues as far as possible.
@@ -256,7 +276,7 @@ impl Connection {
         let turn = &mut Turn { link, context, app };
         let fate = with_protocol!(&mut self.phase,
             protocol => protocol.settle(turn), _ => Fate::Open);
-        self.conclude(context, fate)
+        self.conclude(context, app, fate)
     }
 
     /// `bytes` of its unsent bytes were sent while another connection had its turn.
@@ -282,7 +302,7 @@ impl Connection {
         let turn = &mut Turn { link, context, app };
         let fate = with_protocol!(&mut self.phase,
             protocol => protocol.send_written(turn), _ => Fate::Open);
-        self.conclude(context, fate)
+        self.conclude(context, app, fate)
     }
 
     #[inline]
@@ -310,19 +330,19 @@ impl Connection {
         let turn = &mut Turn { link, context, app };
         let fate = with_protocol!(&mut self.phase,
             protocol => protocol.proceed(turn), _ => Fate::Open);
-        self.conclude(context, fate)
+        self.conclude(context, app, fate)
     }
 
     /// Acts on a deadline that has passed.
     #[cold]
     pub(crate) fn expire<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         match &mut self.phase {
-            Phase::H1(_) | Phase::H2(_) => {
+            Phase::H1(_) | Phase::H2(_) | Phase::WebSocket(_) => {
                 let link = &mut self.link;
                 let turn = &mut Turn { link, context, app };
                 let fate = with_protocol!(&mut self.phase,
                     protocol => protocol.expire(turn), _ => Fate::Open);
-                self.conclude(context, fate)
+                self.conclude(context, app, fate)
             }
             Phase::Preface { .. } => Fate::Close,
             Phase::Handshake(handshake) => match handshake.is_late(self.has_turn, context) {
@@ -371,6 +391,7 @@ impl Connection {
         match &mut self.phase {
             Phase::H1(h1) => h1.abandon(&mut Turn { link, context, app }, Abort::Disconnected),
             Phase::H2(h2) => h2.abandon(&mut Turn { link, context, app }, Abort::Disconnected),
+            Phase::WebSocket(websocket) => websocket.abandon(&mut Turn { link, context, app }),
             Phase::Cutting => Fate::Reset,
             Phase::Handshake(_) | Phase::Preface { .. } | Phase::Lingering { .. } => Fate::Close,
         }
@@ -431,10 +452,11 @@ impl Connection {
 
     /// Takes the first step of closing a connection that has finished.
     #[inline]
-    fn conclude(&mut self, context: &Context, fate: Fate) -> Fate {
+    fn conclude<A: App>(&mut self, context: &mut Context, app: &mut A, fate: Fate) -> Fate {
         match fate {
             Fate::End { has_unread } => self.end(context, has_unread),
             Fate::Cut => self.cut(context),
+            Fate::Upgrade => self.upgrade(context, app),
             Fate::Open if self.link.has_buffered() && self.takes_input(context) => Fate::Again,
             fate => fate,
         }
@@ -475,6 +497,7 @@ impl Connection {
         match &self.phase {
             Phase::H1(h1) => h1.deadline_ms(&self.link, context),
             Phase::H2(h2) => h2.deadline_ms(&self.link, context),
+            Phase::WebSocket(websocket) => websocket.deadline_ms(&self.link, context),
             Phase::Handshake(handshake) => handshake.deadline_ms(context),
             Phase::Preface { since_ms, .. } => {
                 let end_ms = Timeouts::end_ms(*since_ms, context.timeouts.header_timeout_ms);
@@ -510,6 +533,7 @@ impl Connection {
         match &mut self.phase {
             Phase::H1(h1) => h1.exclude_turn(from_ms, to_ms),
             Phase::H2(h2) => h2.exclude_turn(from_ms, to_ms),
+            Phase::WebSocket(upgraded) => upgraded.websocket.exclude_turn(from_ms, to_ms),
             Phase::Preface { since_ms, .. } if *since_ms >= from_ms => *since_ms = to_ms,
             _ => {}
         }
@@ -520,6 +544,7 @@ impl Connection {
         match &self.phase {
             Phase::H1(h1) => h1.takes_input(&self.link, context),
             Phase::H2(h2) => h2.takes_input(&self.link),
+            Phase::WebSocket(websocket) => websocket.takes_input(&self.link, context),
             Phase::Handshake(_) | Phase::Preface { .. } | Phase::Lingering { .. } => true,
             Phase::Cutting => false,
         }
@@ -546,6 +571,7 @@ impl Connection {
             + match &self.phase {
                 Phase::H1(h1) => h1.held_bytes(),
                 Phase::H2(h2) => h2.held_bytes(),
+                Phase::WebSocket(websocket) => websocket.held_bytes(),
                 Phase::Preface { first, .. } => first.capacity(),
                 Phase::Handshake(_) | Phase::Lingering { .. } | Phase::Cutting => 0,
             };

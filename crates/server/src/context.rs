@@ -2,6 +2,8 @@
 
 pub(crate) mod refusal;
 pub(crate) mod share;
+pub(crate) mod topics;
+pub(crate) mod websockets;
 
 use std::io;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use crate::timeouts::Timeouts;
 
 use self::refusal::Refusals;
 use self::share::Share;
+use self::websockets::{WebSocketConfig, WebSockets};
 
 /// A send buffer that grew beyond this is freed after use.
 const OUT_KEPT_BYTES: usize = 1 << 20;
@@ -69,12 +72,13 @@ pub(crate) struct Context {
     pub(crate) accepts_prior_knowledge: bool,
     pub(crate) shortages: Shortages,
     pub(crate) refusals: Refusals,
+    pub(crate) websockets: WebSockets,
     sequence: u64,
 }
 
 impl Context {
     pub(crate) fn new(
-        (mut limits, timeouts): (Limits, Timeouts),
+        (mut limits, timeouts, websocket): (Limits, Timeouts, WebSocketConfig),
         stamp: Stamp,
         log: Option<AccessLog>,
         clock: Clock,
@@ -83,6 +87,8 @@ impl Context {
         // Each request in work may wait with a file open: one connection gets a small part of the descriptors.
         let pipelined_max = (descriptors_max() / DESCRIPTORS_PER_EXCHANGE).max(1);
         limits.pipelined_exchanges_max = limits.pipelined_exchanges_max.min(pipelined_max);
+        let mut responder = Responder::new(stamp);
+        responder.messages.level = websocket.compression.level();
         Context {
             limits,
             files_max: pipelined_max,
@@ -90,7 +96,7 @@ impl Context {
             timeouts,
             clock,
             memo: wire::SectionMemo::new(),
-            responder: Responder::new(stamp),
+            responder,
             log,
             mailbox,
             share: Share::default(),
@@ -103,6 +109,7 @@ impl Context {
             accepts_prior_knowledge: false,
             shortages: Shortages::default(),
             refusals: Refusals::default(),
+            websockets: WebSockets::new(websocket, &limits),
             sequence: 0,
         }
     }

@@ -7,6 +7,9 @@
 //! | `Idle` | part of a head arrives | `Head` |
 //! | `Idle`, `Head` | a whole head arrives; the request may start | `Idle` (the response is complete, or an exchange is queued), `Content`, or `Closing` |
 //! | `Idle`, `Head` | a whole head arrives; the request may not start yet | `Waiting` for what stops it |
+//! | `Idle`, `Head` | a handshake of a WebSocket arrives | `Handshake` |
+//! | `Handshake` | the application accepts | `Upgraded`, and the connection becomes a WebSocket |
+//! | `Handshake` | the application refuses | `Closing` |
 //! | `Idle`, `Head` | malformed input, `header_timeout_ms` | `Closing` |
 //! | `Idle` | `keep_alive_timeout_ms` | the link is closed |
 //! | `Waiting` | an exchange ends, the socket has room, the next turn starts | `Idle`, and continues |
@@ -27,6 +30,7 @@ mod input;
 mod output;
 mod queue;
 mod stopping;
+mod upgrade;
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -44,6 +48,8 @@ use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::{Broken, Fate, Link, Turn};
 use crate::mailbox::Command;
+use crate::websocket::WebSocket;
+use crate::websocket::opening::Handshake;
 
 /// Capacity of an empty queue that a connection keeps.
 const QUEUE_KEPT: usize = 4;
@@ -80,6 +86,10 @@ enum Reading {
     Waiting(For),
     /// The content of the last started request.
     Content(Box<Incoming>),
+    /// Nothing: the last request is a handshake that the application has not decided about. `input` is for the WebSocket.
+    Handshake(Box<Handshake>),
+    /// Nothing: the handshake is accepted, and the connection becomes a WebSocket as soon as the response is passed on to the link.
+    Upgraded(Box<WebSocket>),
     /// Nothing more.
     Closing(Ending),
 }
@@ -186,7 +196,15 @@ impl H1 {
         command: Command,
     ) {
         match command {
-            Command::Read => self.read_more(turn, id),
+            Command::Read if !matches!(self.reading, Reading::Upgraded(_)) => {
+                self.read_more(turn, id);
+            }
+            Command::Open(opening) => self.accept(turn, id, &opening),
+            Command::Read
+            | Command::Message(..)
+            | Command::Close(_)
+            | Command::Subscribe(_)
+            | Command::Unsubscribe(_) => self.obey_websocket(turn, id, command),
             command => self.respond(turn, id, command),
         }
     }
@@ -214,6 +232,7 @@ impl H1 {
         let mut is_owed =
             turn.link.is_full() || matches!(self.reading, Reading::Closing(Ending::Cut));
         self.log_abandoned_call(turn);
+        self.lose_websocket(turn);
         for (index, mut queued) in std::mem::take(&mut self.queue).into_iter().enumerate() {
             let exchange = &mut queued.exchange;
             is_owed |= exchange.progress != Progress::Waiting;
@@ -245,7 +264,10 @@ impl H1 {
         match &self.reading {
             Reading::Idle | Reading::Head => !link.is_full(),
             Reading::Content(incoming) => incoming.takes_more(context),
-            Reading::Waiting(_) | Reading::Closing(_) => false,
+            Reading::Waiting(_)
+            | Reading::Handshake(_)
+            | Reading::Upgraded(_)
+            | Reading::Closing(_) => false,
         }
     }
 
@@ -255,6 +277,7 @@ impl H1 {
         let is_bare = self.input.capacity() == 0 && self.queue.capacity() == 0;
         match &self.reading {
             Reading::Content(incoming) => self.queue_bytes() + incoming.held_bytes(),
+            Reading::Handshake(_) => self.queue_bytes() + size_of::<Handshake>(),
             _ if is_bare => 0,
             _ => self.queue_bytes(),
         }
@@ -284,8 +307,8 @@ impl H1 {
     fn read_no_request(&mut self) {
         match &mut self.reading {
             Reading::Content(incoming) => incoming.is_persistent = false,
-            Reading::Closing(_) => {}
-            Reading::Idle | Reading::Head | Reading::Waiting(_) => {
+            Reading::Closing(_) | Reading::Upgraded(_) => {}
+            Reading::Idle | Reading::Head | Reading::Waiting(_) | Reading::Handshake(_) => {
                 let is_read = self.input.is_empty();
                 self.stop_reading(if is_read {
                     Ending::Read

@@ -25,12 +25,14 @@ mod response;
 mod router;
 mod setting;
 mod timeouts;
+mod websocket;
 
 pub use access_log::{AccessLog, LogFormat};
 pub use app::head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead, Span};
 pub use app::shortage::Shortage;
 pub use app::websocket::{Appetite, Closed, Offer, Opening};
 pub use app::{Abort, App, Content, Outcome, Pulled, Request};
+pub use context::websockets::{Compression, Origins, WebSocketConfig};
 pub use exchange::Unfinished;
 pub use id::ExchangeId;
 pub use limits::Limits;

@@ -35,6 +35,12 @@ settings! {
             "Maximum HTTP/2 frames of a connection that are not progress (PING, SETTINGS, PRIORITY, empty DATA and the like) in 10 s; more end it with ENHANCE_YOUR_CALM. Each request and each part of content pays for four.";
         h2_resets_max: 200, "count",
             "Maximum HTTP/2 streams of a connection that are reset in 10 s, by the client or because of its errors; more end it with ENHANCE_YOUR_CALM if they are more than half of its requests. A page that is left resets some tens.";
+        websocket_message_bytes_max: 16777216, "bytes",
+            "Maximum length of a WebSocket message, decompressed and with all its fragments; a longer one closes the WebSocket with 1009, at once if its frame announces it.";
+        websocket_fragments_max: 131072, "count",
+            "Maximum frames of one WebSocket message; more close the WebSocket with 1009. Fragments of 64 bytes still make a message of 8 MiB.";
+        websocket_queued_bytes_max: 1048576, "bytes",
+            "Maximum bytes that wait for a WebSocket that receives published messages; one more message closes it with 1013. A client that misses this much is seconds behind the others.";
         connections_max: 16384, "count",
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
         tls_handshakes_max: 1024, "count",

@@ -50,6 +50,8 @@ pub(crate) enum Fate {
     Cut,
     /// It is closed at once: nothing is owed.
     Close,
+    /// It has become a WebSocket: it changes its protocol, and continues.
+    Upgrade,
     /// It is reset now: an ordinary close would look like the end of a response.
     Reset,
 }

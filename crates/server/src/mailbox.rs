@@ -60,7 +60,6 @@ pub enum Command {
 
 /// A message to all subscribers of a topic.
 #[derive(Debug)]
-#[expect(dead_code, reason = "nothing subscribes yet")]
 pub(crate) struct Publication {
     pub(crate) topic: Vec<u8>,
     /// The frame, which all of them share.
@@ -69,7 +68,6 @@ pub(crate) struct Publication {
 
 /// What was posted.
 #[derive(Debug)]
-#[expect(dead_code, reason = "nothing subscribes yet")]
 pub(crate) enum Mail {
     Command(ExchangeId, Command),
     Publication(Publication),

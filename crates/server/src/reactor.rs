@@ -37,6 +37,7 @@ use crate::batch;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::context::refusal::Refusals;
+use crate::context::websockets::WebSocketConfig;
 use crate::exchange::Unfinished;
 use crate::id::ConnectionId;
 use crate::limits::{Limits, RECEIVE_BYTES};
@@ -71,7 +72,7 @@ const ASKED: Token = FOREIGN + 1;
 const GENERATIONS: u32 = 1 << 31;
 
 /// Settings of a worker.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Limits in bytes and counts.
     pub limits: Limits,
@@ -83,6 +84,8 @@ pub struct Config {
     pub accepts_prior_knowledge: bool,
     /// Report each TLS handshake that fails, besides their number.
     pub reports_handshakes: bool,
+    /// WebSockets.
+    pub websocket: WebSocketConfig,
 }
 
 /// A server that runs when its owner calls it, without a thread of its own.
@@ -151,7 +154,7 @@ impl<A: App> Worker<A> {
         let stamp = Stamp::new(!config.omits_server_field, clock.unix_s());
         let now_ms = clock.now_ms();
         let turned_away_max = (descriptors_max() / DESCRIPTORS_PER_TURNED_AWAY) as usize;
-        let settings = (config.limits, config.timeouts);
+        let settings = (config.limits, config.timeouts, config.websocket);
         let mut context = Context::new(settings, stamp, log, clock, mailbox);
         context.accepts_prior_knowledge = config.accepts_prior_knowledge;
         context.refusals = Refusals::with_handshakes(config.reports_handshakes);
@@ -243,7 +246,9 @@ impl<A: App> Worker<A> {
         self.drain_listeners();
         for key in self.keys() {
             // Its deadline has changed.
-            self.with_connection(key, |_, _, _, _| Fate::Open);
+            self.with_connection(key, |connection, context, app, _| {
+                connection.drain(context, app)
+            });
         }
     }
 

@@ -17,6 +17,7 @@ use crate::response::{NO_MEMORY, Response};
 pub(crate) use self::delimiter::Delimiter;
 pub use self::fields::{Fields, Replaced};
 pub(crate) use self::frames::FrameWriter;
+pub(crate) use self::messages::{Coding, MessageWriter};
 pub(crate) use self::stamp::Stamp;
 
 /// For content of at least this length, there may not be enough memory left.
@@ -61,6 +62,8 @@ pub struct Responder {
     pub(crate) stamp: Stamp,
     /// For a request in HTTP/2.
     pub(crate) frames: FrameWriter,
+    /// For WebSockets.
+    pub(crate) messages: MessageWriter,
     pub(crate) framing: Framing,
     pub(crate) status: u16,
     pub(crate) content_bytes: u64,
@@ -90,6 +93,7 @@ impl Responder {
             batch: Batch::default(),
             stamp,
             frames: FrameWriter::default(),
+            messages: MessageWriter::new(),
             framing: Framing {
                 is_head: false,
                 version: Version::Http11,

@@ -26,6 +26,12 @@ settings! {
             "Maximum time until a handler starts to respond, asynchronous or in a thread. Then the client gets 503 and the handler is cancelled, except in a thread, where the view keeps running.";
         queue_timeout_ms: 30000, "milliseconds",
             "Maximum time a request waits for a thread to call a WSGI application; then it gets 503. Longer than a short overload, shorter than clients wait.";
+        websocket_ping_interval_ms: 20000, "milliseconds",
+            "Time without input from a WebSocket's client after which it gets a ping, up to an eighth earlier, so that not all are pinged at once. Shorter than the 60 s after which proxies close idle connections. 0 sends none.";
+        websocket_ping_timeout_ms: 20000, "milliseconds",
+            "Maximum time for a response to a ping, or other input; then the WebSocket is closed with 1011.";
+        websocket_close_timeout_ms: 10000, "milliseconds",
+            "Maximum time from the server's close frame of a WebSocket to the client's; then the connection is closed. Several round trips on a slow network.";
         linger_timeout_ms: 2000, "milliseconds",
             "Time for which input is discarded after the last response has arrived, so that the client sees it instead of a reset (RFC 9112 section 9.6), from a client that keeps sending for 15 times as long; 0 closes at once.";
     }

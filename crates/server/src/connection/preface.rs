@@ -71,7 +71,7 @@ impl Connection {
             Phase::H2(h2) => h2.received(turn, &received, all),
             _ => Fate::Close,
         };
-        self.conclude(context, fate)
+        self.conclude(context, app, fate)
     }
 }
 

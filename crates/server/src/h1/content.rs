@@ -287,7 +287,11 @@ impl H1 {
     pub(super) fn is_content_settled(&self) -> bool {
         match &self.reading {
             Reading::Content(incoming) => incoming.is_discardable(),
-            Reading::Idle | Reading::Head | Reading::Waiting(_) => true,
+            Reading::Idle
+            | Reading::Head
+            | Reading::Waiting(_)
+            | Reading::Handshake(_)
+            | Reading::Upgraded(_) => true,
             Reading::Closing(_) => false,
         }
     }

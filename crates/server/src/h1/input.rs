@@ -91,7 +91,10 @@ impl H1 {
                     }
                     self.stop_after_content(turn, rest);
                 }
-                Reading::Head | Reading::Waiting(_) => break,
+                Reading::Head
+                | Reading::Waiting(_)
+                | Reading::Handshake(_)
+                | Reading::Upgraded(_) => break,
                 Reading::Closing(ending) => {
                     if *ending == Ending::Read {
                         *ending = Ending::Unread;
@@ -189,7 +192,8 @@ impl H1 {
     fn may_overtake<A: App>(&self, turn: &Turn<'_, A>, head: &RequestHead<'_>) -> bool {
         let limits = &turn.context.limits;
         let has_room = self.window.has_room(self.queue.len(), limits);
-        let is_safe = head.method.is_safe() && head.body_length == BodyLength::None;
+        let is_safe =
+            head.method.is_safe() && head.body_length == BodyLength::None && !head.asks_websocket;
         // Pending responses may be as long as earlier ones.
         let waiting_bytes = || -> u64 {
             let length = |queued: &Queued| match queued.exchange.progress {
@@ -217,8 +221,8 @@ impl H1 {
             self.refuse(turn, Refused::Head(head), 503, NO_MEMORY);
             return after.len();
         }
-        if head.asks_websocket {
-            turn.context.refusals.add_websocket();
+        if head.asks_websocket && self.handshake(turn, head) {
+            return 0;
         }
         match head.body_length {
             BodyLength::None => {
@@ -464,6 +468,19 @@ impl H1 {
         status: u16,
         reason: &str,
     ) {
+        let response = Response::error(status, reason);
+        self.refuse_with(turn, refused, reason, &response);
+    }
+
+    /// As [`H1::refuse`], with a response of more than status and reason.
+    #[cold]
+    pub(super) fn refuse_with<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        refused: Refused<'_>,
+        reason: &str,
+        response: &Response,
+    ) {
         self.stop_reading(Ending::Unread);
         let (head, is_head) = match refused {
             Refused::Head(head) => (Some(head), head.method == wire::Method::Head),
@@ -481,11 +498,8 @@ impl H1 {
             encoding: Encoding::of_refusal(is_head),
             is_safe: false,
         };
-        turn.context.refusals.add(status, reason);
-        queued.respond(
-            &mut turn.context.responder,
-            &Response::error(status, reason),
-        );
+        turn.context.refusals.add(response.status, reason);
+        queued.respond(&mut turn.context.responder, response);
         self.queue.push_back(queued);
     }
 }

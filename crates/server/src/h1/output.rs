@@ -108,6 +108,9 @@ impl H1 {
                     return self.abandon(turn, Abort::Disconnected);
                 }
             }
+            if self.is_upgraded() {
+                return Fate::Upgrade;
+            }
             if turn.link.is_full() {
                 return Fate::Open;
             }

@@ -8,6 +8,8 @@ use net::memory::{self, NoMemory};
 use crate::pace::Pace;
 use crate::timeouts::Timeouts;
 
+use super::{Link, Sending};
+
 /// Time until the first check. Each interval is twice the previous one ...
 const FIRST_CHECK_MS: u64 = 100;
 /// ... until one longest pause contains this many checks. A stuck peer is detected at most a quarter of a pause late.
@@ -165,5 +167,15 @@ impl Backlog {
             Some(_) => end_ms.min(self.checked_ms.saturating_add(step_ms)),
             None => u64::MAX,
         };
+    }
+}
+
+impl Link {
+    /// How many bytes wait for the socket.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        match &self.sending {
+            Sending::Full(backlog) => backlog.unsent().len(),
+            Sending::Open | Sending::Arriving(_) => 0,
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::{Worker, panicked};
+use crate::app::websocket::Closed;
 use crate::app::{Abort, App, Outcome, Pulled, Request};
 use crate::connection::Connection;
 use crate::id::ExchangeId;
@@ -19,11 +20,12 @@ use crate::response::FilePart;
 pub(super) struct Postponed {
     short: Vec<(ExchangeId, FilePart)>,
     aborted: Vec<(ExchangeId, Abort)>,
+    closed: Vec<(ExchangeId, Closed)>,
 }
 
 impl Postponed {
     pub(super) fn is_empty(&self) -> bool {
-        self.aborted.is_empty() && self.short.is_empty()
+        self.aborted.is_empty() && self.short.is_empty() && self.closed.is_empty()
     }
 }
 
@@ -52,6 +54,10 @@ impl App for Postponed {
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
         self.aborted.push((id, why));
+    }
+
+    fn websocket_closed(&mut self, id: ExchangeId, closed: &Closed) {
+        self.closed.push((id, closed.clone()));
     }
 }
 
@@ -114,13 +120,20 @@ impl<A: App> Worker<A> {
     /// Sends the application the notifications that were held between two passes.
     #[cold]
     pub(super) fn notify(&mut self) {
-        let Postponed { short, aborted } = std::mem::take(&mut self.postponed);
+        let Postponed {
+            short,
+            aborted,
+            closed,
+        } = std::mem::take(&mut self.postponed);
         // If the application panics, the other notifications must still be sent.
         for (id, part) in short {
             let _ = catch_unwind(AssertUnwindSafe(|| self.app.file_was_short(id, &part)));
         }
         for (id, why) in aborted {
             let _ = catch_unwind(AssertUnwindSafe(|| self.app.abort(id, why)));
+        }
+        for (id, how) in closed {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.app.websocket_closed(id, &how)));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::connection::Connection;
 use crate::id::ConnectionId;
 use crate::link::Fate;
-use crate::mailbox::Mail;
+use crate::mailbox::{Mail, Publication};
 
 /// Rounds in which notified handlers may post again before sockets get their turn.
 const MAILS_PER_PASS: usize = 16;
@@ -29,8 +29,12 @@ impl<A: App> Worker<A> {
             // The event loop may have run for long since the last event.
             let began_ms = self.context.clock.tick();
             for mail in mail.drain(..) {
-                let Mail::Command(id, command) = mail else {
-                    continue;
+                let (id, command) = match mail {
+                    Mail::Command(id, command) => (id, command),
+                    Mail::Publication(publication) => {
+                        self.publish(&publication);
+                        continue;
+                    }
                 };
                 let key = id.connection() as usize;
                 let Some(connection) = self.connections.get_mut(key) else {
@@ -70,6 +74,31 @@ impl<A: App> Worker<A> {
             }
         }
         true
+    }
+
+    /// Leaves a published message with each subscriber; all are sent once everything posted was executed.
+    fn publish(&mut self, publication: &Publication) {
+        let Some(topic) = self.context.websockets.topics.find(&publication.topic) else {
+            return;
+        };
+        let mut from = 0;
+        while let Some((slot, id)) = self.context.websockets.topics.next(topic, from) {
+            from = slot + 1;
+            let key = id.connection() as usize;
+            let Some(connection) = self.connections.get_mut(key) else {
+                continue;
+            };
+            let (context, app) = (&mut self.context, &mut self.app);
+            let publish =
+                AssertUnwindSafe(|| connection.publish(context, app, id, &publication.frame));
+            let is_published = catch_unwind(publish).is_ok();
+            self.touched.push(connection.id());
+            if !is_published {
+                self.with_connection(key, |connection, context, app, _| {
+                    panicked(connection, context, app)
+                });
+            }
+        }
     }
 
     /// Moves connections whose turn may call the application to the end, because requests wait for what they send, and sends what they

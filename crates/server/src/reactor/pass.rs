@@ -194,7 +194,8 @@ impl<A: App> Worker<A> {
         let start = index * AHEAD_BYTES;
         if let Some(key) = self.find(connection_of(event.token)) {
             self.with_connection(key, |connection, context, app, receive| {
-                let place = receive.get(start..start + AHEAD_BYTES).unwrap_or_default();
+                let place = receive.get_mut(start..start + AHEAD_BYTES);
+                let place = place.unwrap_or_default();
                 connection.received(context, app, received, place, event.has_ended())
             });
         }

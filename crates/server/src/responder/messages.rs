@@ -1,10 +1,102 @@
-//! Writing WebSocket messages during the call that receives one.
+//! Writing WebSocket messages: during the call that receives one, or when they are posted.
 
-use wire::websocket::{Kind, Role, Sender};
+use wire::websocket::{Deflater, Kind, Role, Sender, WindowBits};
 
 use super::Responder;
 
+/// A shorter message is not compressed: without earlier ones to refer to, it would hardly become shorter, and costs several microseconds.
+const DEFLATED_BYTES_MIN: usize = 128;
+
+/// How the messages of one WebSocket are written.
+#[derive(Debug, Default)]
+pub(crate) enum Coding {
+    /// As they are.
+    #[default]
+    Plain,
+    /// Each compressed for itself, with that window.
+    Alone(WindowBits),
+    /// Compressed with reference to earlier ones.
+    WithContext(Box<Deflater>),
+}
+
+impl Coding {
+    /// Memory held, in bytes: about what the compressor's window and tables take.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Coding::Plain | Coding::Alone(_) => 0,
+            Coding::WithContext(_) => CONTEXT_BYTES,
+        }
+    }
+}
+
+/// About what the state of a compressor takes, with the greatest window.
+const CONTEXT_BYTES: usize = 300 * 1024;
+
+/// The number of possible windows.
+const WINDOWS: usize = 7;
+
+/// What writes the messages of a worker's WebSockets.
+pub(crate) struct MessageWriter {
+    /// Of the WebSocket whose call runs.
+    pub(crate) coding: Coding,
+    /// Of all that compress each message for itself, by their windows.
+    deflaters: [Option<Box<Deflater>>; WINDOWS],
+    pub(crate) level: u32,
+}
+
+impl MessageWriter {
+    pub(super) fn new() -> MessageWriter {
+        MessageWriter {
+            coding: Coding::Plain,
+            deflaters: Default::default(),
+            level: 1,
+        }
+    }
+
+    /// Appends a message.
+    #[inline]
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, kind: Kind, content: &[u8]) {
+        match self.coding {
+            Coding::Plain => push_plain(out, kind, content),
+            _ => self.push_deflated(out, kind, content),
+        }
+    }
+
+    #[inline(never)]
+    fn push_deflated(&mut self, out: &mut Vec<u8>, kind: Kind, content: &[u8]) {
+        if content.len() < DEFLATED_BYTES_MIN {
+            return push_plain(out, kind, content);
+        }
+        let deflater = match &mut self.coding {
+            Coding::Plain => return push_plain(out, kind, content),
+            Coding::WithContext(deflater) => deflater,
+            Coding::Alone(window) => {
+                let place = usize::from(WindowBits::MAX.get() - window.get());
+                let Some(place) = self.deflaters.get_mut(place) else {
+                    return push_plain(out, kind, content);
+                };
+                let level = self.level;
+                place.get_or_insert_with(|| Box::new(Deflater::new(level, *window, false)))
+            }
+        };
+        Sender::new(Role::Server).push_deflated(out, kind, content, [0; 4], deflater);
+    }
+}
+
+#[inline]
+fn push_plain(out: &mut Vec<u8>, kind: Kind, content: &[u8]) {
+    Sender::new(Role::Server).push_message(out, kind, content, [0; 4]);
+}
+
 impl Responder {
+    /// Prepares for a call of the application with a message.
+    #[inline]
+    pub(crate) fn message_begins(&mut self, can_send_now: bool) {
+        self.is_usual = false;
+        self.is_open = false;
+        self.can_send_now = can_send_now;
+    }
+
     /// Writes a message, after those before it. Only in [`crate::App::message`], to the WebSocket of that call. A text has to be UTF-8.
     ///
     /// What was posted before for the same WebSocket would be sent later: a caller that may have posted something checks
@@ -13,6 +105,6 @@ impl Responder {
     /// Cost: copies.
     #[inline]
     pub fn send_message(&mut self, kind: Kind, content: &[u8]) {
-        Sender::new(Role::Server).push_message(&mut self.out, kind, content, [0; 4]);
+        self.messages.push(&mut self.out, kind, content);
     }
 }

@@ -5,8 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use server::{
-    Abort, App, Command, Content, ExchangeId, Fields, FilePart, Mailbox, Outcome, Pulled, Request,
-    Responder, Response, Shortage,
+    Abort, App, Appetite, Closed, Command, Content, ExchangeId, Fields, FilePart, Head, Mailbox,
+    MessageContent, MessageKind, Offer, Opening, Outcome, Pulled, Request, Responder, Response,
+    Shortage,
 };
 
 /// A call, as the application saw it.
@@ -20,6 +21,8 @@ pub(crate) struct Called {
 /// content at once and again with each part. `read` needs the whole content. `big/N` responds with N bytes, `pull/N` streams N parts.
 /// `ahead` responds and has more work to do after that. `begun/N` sends N parts during the call and continues through the mailbox. `open`
 /// does not end its content. `slow` takes so long that another thread sends meanwhile. `file` posts the next of `files` during the call.
+/// A WebSocket below `ws/` is accepted at once, and `ws/echo` sends back what arrives during the call, `ws/post` through the mailbox,
+/// `ws/slow` wants each message separately, `ws/sub/TOPIC` subscribes, `ws/panic` panics; `ws/later` is left to the test.
 /// `early` responds in any case. `panic*` panics. Everything else gets its target.
 pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
@@ -50,6 +53,9 @@ pub(crate) struct TestApp {
     /// The client's side of a connection, and what had arrived there whenever a response had been sent.
     pub(crate) witness: Option<UnixStream>,
     pub(crate) witnessed: Vec<String>,
+    /// Messages that arrived, and how WebSockets ended.
+    pub(crate) messages: Vec<(ExchangeId, MessageKind, Vec<u8>)>,
+    pub(crate) closed: Vec<(ExchangeId, Closed)>,
     /// What else happens during each call.
     pub(crate) on_call: Option<Box<dyn FnMut()>>,
 }
@@ -81,6 +87,8 @@ impl TestApp {
             refusals: Vec::new(),
             witness: None,
             witnessed: Vec::new(),
+            messages: Vec::new(),
+            closed: Vec::new(),
             on_call: None,
         }
     }
@@ -306,6 +314,57 @@ impl App for TestApp {
     fn abort(&mut self, id: ExchangeId, why: Abort) {
         self.aborted.push((id, why));
         self.may_panic(id);
+    }
+
+    fn takes_websocket(&mut self, head: &Head<'_>) -> bool {
+        head.target().starts_with(b"/ws/")
+    }
+
+    fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>) {
+        let target = String::from_utf8_lossy(request.head.target()).into_owned();
+        if target != "/ws/later" {
+            let opening = Opening {
+                subprotocol: offer.subprotocols().next().map(<[u8]>::to_vec),
+                fields: b"X-Field: 1\r\n".to_vec(),
+            };
+            self.mailbox.post(request.id, Command::Open(opening));
+        }
+        if let Some(topic) = target.strip_prefix("/ws/sub/") {
+            let topic = topic.as_bytes().to_vec();
+            self.mailbox.post(request.id, Command::Subscribe(topic));
+        }
+        self.called.push(Called {
+            id: request.id,
+            target,
+            content: None,
+        });
+    }
+
+    fn message(
+        &mut self,
+        id: ExchangeId,
+        kind: MessageKind,
+        content: MessageContent<'_>,
+        responder: &mut Responder,
+    ) -> Appetite {
+        let call = self.called.iter().find(|each| each.id == id);
+        let target = call.expect("it was opened").target.clone();
+        self.messages.push((id, kind, content.to_vec()));
+        match target.as_str() {
+            "/ws/echo" => responder.send_message(kind, &content),
+            "/ws/post" => {
+                let command = Command::Message(kind, content.to_vec());
+                self.mailbox.post(id, command);
+            }
+            "/ws/slow" => return Appetite::Enough,
+            "/ws/panic" => panic!("as the test wants it"),
+            _ => {}
+        }
+        Appetite::More
+    }
+
+    fn websocket_closed(&mut self, id: ExchangeId, closed: &Closed) {
+        self.closed.push((id, closed.clone()));
     }
 
     fn is_running(&mut self, _: ExchangeId) -> bool {

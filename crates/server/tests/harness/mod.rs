@@ -10,6 +10,7 @@ mod client;
 pub(crate) mod connected;
 pub(crate) mod h2;
 pub(crate) mod tls;
+pub(crate) mod websocket;
 
 pub(crate) use app::TestApp;
 pub(crate) use client::{Client, ClientResponse};
@@ -176,6 +177,24 @@ impl Server {
     /// Posts a handler's command.
     pub(crate) fn post(&self, id: ExchangeId, command: Command) {
         self.mailbox.post(id, command);
+    }
+
+    /// Publishes a text.
+    pub(crate) fn publish(&self, topic: &str, text: &str) {
+        let (topic, text) = (topic.as_bytes(), text.as_bytes());
+        self.mailbox.publish(topic, server::MessageKind::Text, text);
+    }
+
+    /// How the WebSocket with that target ended, which must have happened at most once.
+    pub(crate) fn closed(&self, target: &str) -> Option<(u16, String)> {
+        let id = self.exchange(target);
+        let closed = &self.worker.app.closed;
+        let mut of_it = closed.iter().filter(|(closed, _)| *closed == id);
+        let how = of_it
+            .next()
+            .map(|(_, how)| (how.code.0, how.reason.clone()));
+        assert!(of_it.next().is_none(), "{target} was closed twice");
+        how
     }
 
     /// Posts a whole response with that content.

@@ -1,0 +1,56 @@
+//! The part of a connection that only WebSockets need.
+
+use std::sync::Arc;
+
+use super::{Connection, Phase};
+use crate::app::App;
+use crate::context::Context;
+use crate::id::ExchangeId;
+use crate::link::{Fate, Turn};
+
+impl Connection {
+    /// Continues as a WebSocket.
+    #[cold]
+    pub(super) fn upgrade<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        if let Phase::H1(h1) = &mut self.phase
+            && let Some(upgraded) = h1.upgrade()
+        {
+            self.phase = Phase::WebSocket(upgraded);
+            return match context.is_draining() {
+                true => self.drain(context, app),
+                false => self.settle(context, app),
+            };
+        }
+        Fate::Open
+    }
+
+    /// The server drains: a WebSocket is asked to leave. Other connections have a new deadline.
+    pub(crate) fn drain<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        let link = &mut self.link;
+        match &mut self.phase {
+            Phase::WebSocket(websocket) => {
+                let fate = websocket.drain(&mut Turn { link, context, app });
+                self.conclude(context, app, fate)
+            }
+            _ => Fate::Open,
+        }
+    }
+
+    /// Sends a frame to the WebSocket `id`, which subscribes to its topic.
+    pub(crate) fn publish<A: App>(
+        &mut self,
+        context: &mut Context,
+        app: &mut A,
+        id: ExchangeId,
+        frame: &Arc<[u8]>,
+    ) {
+        let link = &mut self.link;
+        if let Phase::WebSocket(upgraded) = &mut self.phase
+            && upgraded.websocket.id == id
+        {
+            let unsent_bytes = link.unsent_bytes();
+            let turn = &mut Turn { link, context, app };
+            upgraded.websocket.publish(turn, frame, unsent_bytes);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Requests that ask for a WebSocket (RFC 6455 4.2).
+//!
+//! A handshake has no request before it that is incomplete, and nothing after it is read until the application has decided. What arrived
+//! with it belongs to the WebSocket; if the application refuses, the connection ends after the response.
+
+use wire::{RequestHead, Version};
+
+use super::input::Refused;
+use super::queue::{Encoding, Queued};
+use super::{H1, Reading};
+use crate::app::head::Head;
+use crate::app::websocket::{Offer, Opening};
+use crate::app::{App, Content, Request};
+use crate::exchange::{Exchange, Progress};
+use crate::id::ExchangeId;
+use crate::link::Turn;
+use crate::mailbox::Command;
+use crate::responder::{Delimiter, Framing};
+use crate::websocket::WebSocket;
+use crate::websocket::opening::check_h1;
+use crate::websocket::upgraded::Upgraded;
+
+const SWITCHING_PROTOCOLS: u16 = 101;
+
+impl H1 {
+    /// Serves a request that asks for a WebSocket, if the application takes it as that. Returns false if not.
+    #[cold]
+    pub(super) fn handshake<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        head: &RequestHead<'_>,
+    ) -> bool {
+        if !turn.app.takes_websocket(&Head::of(head)) {
+            turn.context.refusals.add_websocket();
+            return false;
+        }
+        let handshake = match check_h1(head, &turn.context.websockets) {
+            Ok(handshake) => handshake,
+            Err(refused) => {
+                let response = refused.response();
+                self.refuse_with(turn, Refused::Head(head), refused.reason, &response);
+                return true;
+            }
+        };
+        let id = ExchangeId {
+            connection: turn.link.id.key,
+            sequence: turn.context.next_sequence(),
+        };
+        let request = Request {
+            head: Head::of(head),
+            content: Content::Whole(b""),
+            id,
+            client: &turn.link.client,
+            server: &turn.link.server,
+            tls: turn.link.tls(),
+        };
+        let field_section = head.field_section;
+        turn.app.websocket(&request, &Offer { field_section });
+        let began_ms = turn.now_ms();
+        turn.context.clock.tick();
+        self.reading = Reading::Handshake(Box::new(handshake));
+        let queued = Queued {
+            exchange: Exchange {
+                record: self.record(turn, began_ms, Some(head), (0, 0)),
+                ..Exchange::new(id, turn.now_ms())
+            },
+            encoding: Encoding {
+                framing: Framing {
+                    is_head: false,
+                    version: Version::Http11,
+                    persistent: false,
+                },
+                delimiter: Delimiter::End,
+            },
+            is_safe: false,
+        };
+        self.queue.push_back(queued);
+        true
+    }
+
+    /// The application accepts.
+    pub(super) fn accept<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: ExchangeId,
+        opening: &Opening,
+    ) {
+        let Reading::Handshake(handshake) = &self.reading else {
+            return;
+        };
+        let Some(queued) = self
+            .queue
+            .back_mut()
+            .filter(|queued| queued.exchange.id == id)
+        else {
+            return;
+        };
+        let exchange = &mut queued.exchange;
+        if exchange.progress != Progress::Waiting {
+            return;
+        }
+        let fields = handshake.fields(opening);
+        wire::push_interim(exchange.out.tail(), SWITCHING_PROTOCOLS, &fields);
+        exchange.progress = Progress::Done;
+        if let Some(record) = &mut exchange.record {
+            record.status = SWITCHING_PROTOCOLS;
+        }
+        queued.encoding.framing.persistent = true;
+        let websocket = WebSocket::new(id, handshake.agreement(), turn.context);
+        self.reading = Reading::Upgraded(Box::new(websocket));
+    }
+
+    /// The WebSocket that the connection becomes, once the response that accepts it has been passed on to the link.
+    pub(crate) fn upgrade(&mut self) -> Option<Upgraded> {
+        let closing = Reading::Closing(super::Ending::Read);
+        match std::mem::replace(&mut self.reading, closing) {
+            Reading::Upgraded(websocket) => {
+                Some(Upgraded::new(websocket, std::mem::take(&mut self.input)))
+            }
+            reading => {
+                self.reading = reading;
+                None
+            }
+        }
+    }
+
+    /// Whether the handshake's response has been passed on to the link.
+    #[inline]
+    pub(super) fn is_upgraded(&self) -> bool {
+        self.queue.is_empty() && matches!(self.reading, Reading::Upgraded(_))
+    }
+
+    /// Executes a command for the WebSocket before the connection has become one.
+    pub(super) fn obey_websocket<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: ExchangeId,
+        command: Command,
+    ) {
+        if let Reading::Upgraded(websocket) = &mut self.reading
+            && websocket.id == id
+        {
+            websocket.obey(turn.context, command);
+        }
+    }
+
+    /// The connection has ended before it became a WebSocket that the application has accepted.
+    pub(super) fn lose_websocket<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if let Some(Upgraded { mut websocket, .. }) = self.upgrade() {
+            websocket.lost(turn);
+        }
+    }
+}

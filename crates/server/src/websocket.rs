@@ -1,0 +1,374 @@
+//! A WebSocket after its handshake, independent of what carries it (RFC 6455): HTTP/1.1 after a 101 ([`upgraded`]), or a stream of HTTP/2.
+//!
+//! | state | event | then |
+//! | --- | --- | --- |
+//! | `Open` | a message arrives | the application receives it |
+//! | `Open` | the application closes | close frame; `Closing` |
+//! | `Open` | shutdown, no pong, too much to send | close frame, the application is notified; `Closing` |
+//! | `Open` | the peer's close frame | close frame, the application is notified; `Ended` |
+//! | `Open` | a violation of the protocol or of a limit | close frame, the application is notified; `Ended` |
+//! | `Closing` | a message arrives | it is dropped |
+//! | `Closing` | the peer's close frame, a violation, `websocket_close_timeout_ms` | the application is notified if it was not; `Ended` |
+//! | `Open`, `Closing` | the carrier ends | the application is notified if it was not; `Ended` |
+//! | `Ended` | everything has been sent | the carrier ends |
+//!
+//! What arrives is unmasked in the worker's receive buffer and passed on from there. What the application writes during that call is written
+//! straight to the worker's send buffer; what is posted waits in [`outgoing`] until the carrier's turn. Only [`liveness`] decides who owes the
+//! next move, and until when.
+
+mod closing;
+mod liveness;
+pub(crate) mod opening;
+mod outgoing;
+pub(crate) mod upgraded;
+
+use std::sync::Arc;
+
+use net::memory::NoMemory;
+use wire::websocket::extension::Agreement;
+use wire::websocket::{Content, Deflater, Event, Incoming, Inflater, Kind, Receiver, Role, Sender};
+
+use self::liveness::Liveness;
+use self::outgoing::Outgoing;
+use crate::app::App;
+use crate::app::websocket::Appetite;
+use crate::context::Context;
+use crate::context::topics::Subscription;
+use crate::id::ExchangeId;
+use crate::link::Turn;
+use crate::mailbox::Command;
+use crate::responder::Coding;
+
+/// Why no more is read from a WebSocket that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// The peer's last frame was read.
+    Read,
+    /// The peer may have sent more.
+    Unread,
+    /// What was owed to the peer cannot be sent.
+    Broken,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Open,
+    /// Our close frame was written.
+    Closing {
+        since_ms: u64,
+        /// The application was notified of the end.
+        is_reported: bool,
+    },
+    Ended {
+        ending: Ending,
+        is_reported: bool,
+    },
+}
+
+/// Why [`WebSocket::receive`] stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pause {
+    /// All input was used.
+    Used,
+    /// The application has enough.
+    Fed,
+    /// The connection has used its share of the pass.
+    Turn,
+    /// There is much to be sent.
+    Output,
+}
+
+/// One WebSocket.
+pub(crate) struct WebSocket {
+    pub(crate) id: ExchangeId,
+    state: State,
+    receiver: Receiver,
+    appetite: Appetite,
+    coding: Coding,
+    outgoing: Outgoing,
+    liveness: Liveness,
+    /// Content of the last ping that no pong was sent for.
+    ping: Option<Vec<u8>>,
+    subscriptions: Vec<Subscription>,
+    /// A message was written since the application was last notified that everything was sent.
+    awaits_writable: bool,
+    /// Memory of an inflater that keeps its context, about.
+    inflater_bytes: usize,
+}
+
+/// About what an inflater takes besides its window.
+const INFLATER_BYTES: usize = 16 * 1024;
+
+impl WebSocket {
+    pub(crate) fn new(
+        id: ExchangeId,
+        agreement: Option<Agreement>,
+        context: &Context,
+    ) -> WebSocket {
+        let (mut incoming, mut coding, mut inflater_bytes) = (Incoming::Plain, Coding::Plain, 0);
+        if let Some(Agreement { server, client }) = agreement {
+            incoming = match client.keeps_context {
+                true => {
+                    inflater_bytes = INFLATER_BYTES + (1 << client.window.get());
+                    Incoming::WithContext(Inflater::new(client.window, true))
+                }
+                false => Incoming::WithoutContext(None),
+            };
+            let level = context.websockets.config.compression.level();
+            coding = match server.keeps_context {
+                true => Coding::WithContext(Box::new(Deflater::new(level, server.window, true))),
+                false => Coding::Alone(server.window),
+            };
+        }
+        WebSocket {
+            id,
+            state: State::Open,
+            receiver: Receiver::new(Role::Server, incoming),
+            appetite: Appetite::More,
+            coding,
+            outgoing: Outgoing::default(),
+            liveness: Liveness::new(id, context.clock.now_ms()),
+            ping: None,
+            subscriptions: Vec::new(),
+            awaits_writable: false,
+            inflater_bytes,
+        }
+    }
+
+    // Receiving.
+
+    /// Whether it can use more input now.
+    #[inline]
+    pub(crate) fn takes_input(&self) -> bool {
+        match self.state {
+            State::Open => self.appetite == Appetite::More,
+            State::Closing { .. } => true,
+            State::Ended { .. } => false,
+        }
+    }
+
+    /// Serves `input` from its start until something stops that. Returns how many bytes were used. What is to be sent is in the send buffer
+    /// then, after what was there; `can_send_now` if nothing has to be sent before it.
+    #[inline]
+    pub(crate) fn receive<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        input: &mut [u8],
+        can_send_now: bool,
+    ) -> (usize, Pause) {
+        self.liveness.heard(turn.context.clock.now_ms());
+        let mut used = 0;
+        while self.takes_input() {
+            let rest = input.get_mut(used..).unwrap_or_default();
+            if rest.is_empty() {
+                return (used, Pause::Used);
+            }
+            let shared = &mut turn.context.websockets;
+            let received = self
+                .receiver
+                .receive(rest, &shared.limits, &mut shared.inflaters);
+            match received {
+                Ok((count, event)) => {
+                    used += count;
+                    match event {
+                        Some(Event::Message(kind, content)) if self.state == State::Open => {
+                            self.deliver(turn, kind, content, can_send_now);
+                            if let Some(pause) = self.pause(turn) {
+                                return (used, pause);
+                            }
+                        }
+                        Some(event) => self.control(turn, event),
+                        None => return (used, Pause::Used),
+                    }
+                }
+                Err(failure) => self.fail(turn, failure),
+            }
+        }
+        match self.state {
+            State::Ended { .. } => (input.len(), Pause::Used),
+            _ => (used, Pause::Fed),
+        }
+    }
+
+    /// Why no other message may follow the last one in this turn.
+    #[inline]
+    fn pause<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Option<Pause> {
+        let context = &mut *turn.context;
+        if context.share.is_used_by_request(&mut context.clock) {
+            return Some(Pause::Turn);
+        }
+        let is_much = context.responder.out.len() as u64 >= context.limits.send_buffer_bytes_max;
+        is_much.then_some(Pause::Output)
+    }
+
+    #[inline]
+    fn deliver<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        kind: Kind,
+        content: Content<'_>,
+        can_send_now: bool,
+    ) {
+        let responder = &mut turn.context.responder;
+        responder.message_begins(can_send_now);
+        std::mem::swap(&mut responder.messages.coding, &mut self.coding);
+        let before = responder.out.len();
+        self.appetite = turn.app.message(self.id, kind, content, responder);
+        std::mem::swap(&mut responder.messages.coding, &mut self.coding);
+        self.awaits_writable |= responder.out.len() != before;
+        if responder.sent_bytes > 0 {
+            self.awaits_writable = true;
+            turn.link.was_sent_in_call(turn.context);
+        }
+    }
+
+    /// Anything but a message, or a message that nobody waits for.
+    #[cold]
+    fn control<A: App>(&mut self, turn: &mut Turn<'_, A>, event: Event<'_>) {
+        match event {
+            Event::Message(..) | Event::Pong(_) => {}
+            // A pong for the last of several pings is enough (RFC 6455 5.5.3), so a peer that does not read cannot make them pile up.
+            Event::Ping(content) if self.state == State::Open => {
+                let ping = self.ping.get_or_insert_default();
+                ping.clear();
+                ping.extend_from_slice(&content);
+            }
+            Event::Ping(_) => {}
+            Event::Close(close) => self.peer_closed(turn, &close),
+        }
+    }
+
+    // Sending.
+
+    /// Executes what the application posted. Nothing is sent before the carrier's turn.
+    pub(crate) fn obey(&mut self, context: &mut Context, command: Command) {
+        if self.state != State::Open {
+            return;
+        }
+        match command {
+            Command::Message(kind, content) => self.post(context, kind, content),
+            Command::Close(close) => self.close(context, &close),
+            Command::Fail => self.close_after_failure(context),
+            Command::Read => {
+                self.appetite = Appetite::More;
+                self.liveness.heard(context.clock.now_ms());
+            }
+            Command::Subscribe(topic) => {
+                let topics = &mut context.websockets.topics;
+                topics.subscribe(self.id, topic, &mut self.subscriptions);
+            }
+            Command::Unsubscribe(topic) => {
+                let topics = &mut context.websockets.topics;
+                topics.unsubscribe(&topic, &mut self.subscriptions);
+            }
+            _ => {}
+        }
+    }
+
+    fn post(&mut self, context: &mut Context, kind: Kind, content: Vec<u8>) {
+        self.awaits_writable = true;
+        let messages = &mut context.responder.messages;
+        std::mem::swap(&mut messages.coding, &mut self.coding);
+        let written = self
+            .outgoing
+            .write(|out| messages.push(out, kind, &content));
+        std::mem::swap(&mut messages.coding, &mut self.coding);
+        self.note_written(context, written);
+    }
+
+    /// Sends a frame that other subscribers of its topic receive too. `unsent_bytes` wait for the socket already.
+    pub(crate) fn publish<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        frame: &Arc<[u8]>,
+        unsent_bytes: usize,
+    ) {
+        if self.state != State::Open {
+            return;
+        }
+        let queued_bytes = unsent_bytes + self.outgoing.unsent_bytes() + frame.len();
+        let bytes_max = turn.context.limits.websocket_queued_bytes_max;
+        if queued_bytes as u64 > bytes_max && queued_bytes > frame.len() {
+            return self.close_slow(turn);
+        }
+        let pushed = self.outgoing.push_shared(frame);
+        self.note_written(turn.context, pushed);
+    }
+
+    /// Without memory for a frame, nothing can follow it.
+    fn note_written(&mut self, context: &mut Context, written: Result<(), NoMemory>) {
+        if let Err(NoMemory(bytes)) = written {
+            context.note_shortage(bytes);
+            self.outgoing.clear();
+            self.break_off(context);
+        }
+    }
+
+    /// What was written to the send buffer follows what waits.
+    pub(crate) fn absorb(&mut self, context: &mut Context) {
+        if !context.responder.out.is_empty() {
+            let taken = self.outgoing.take(&mut context.responder.out);
+            context.clear_out();
+            self.note_written(context, taken);
+        }
+    }
+
+    /// Whether something waits to be sent.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.outgoing.is_empty() || self.ping.is_some()
+    }
+
+    /// How many bytes wait to be sent.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.outgoing.unsent_bytes()
+    }
+
+    /// Moves what waits to the send buffer, as much as should be sent at once.
+    pub(crate) fn emit(&mut self, context: &mut Context) {
+        let bytes_max = context.limits.send_buffer_bytes_max as usize;
+        let out = &mut context.responder.out;
+        if !self.outgoing.is_empty()
+            && let Err(NoMemory(bytes)) = self.outgoing.move_to(out, bytes_max)
+        {
+            context.note_shortage(bytes);
+            self.outgoing.clear();
+            return self.break_off(context);
+        }
+        if self.state == State::Open
+            && self.outgoing.is_empty()
+            && let Some(content) = self.ping.take()
+        {
+            Sender::new(Role::Server).push_pong(out, &content, [0; 4]);
+        }
+    }
+
+    /// Everything has been sent: the application may send more.
+    #[inline]
+    pub(crate) fn notify_writer<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if std::mem::take(&mut self.awaits_writable) && self.state == State::Open {
+            turn.app.writable(self.id);
+        }
+    }
+
+    /// Why it has ended, if it has.
+    pub(crate) fn ending(&self) -> Option<Ending> {
+        match self.state {
+            State::Ended { ending, .. } => Some(ending),
+            State::Open | State::Closing { .. } => None,
+        }
+    }
+
+    /// Memory held, in bytes, besides its record.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        let subscriptions = self.subscriptions.capacity() * size_of::<Subscription>();
+        let ping = self.ping.as_ref().map_or(0, Vec::capacity);
+        self.receiver.held_bytes()
+            + self.outgoing.held_bytes()
+            + self.coding.held_bytes()
+            + self.inflater_bytes
+            + subscriptions
+            + ping
+    }
+}

@@ -1,0 +1,151 @@
+//! The end of a WebSocket (RFC 6455 7): close frames in both directions, and what the application hears of it.
+
+use wire::websocket::{Close, CloseCode, Failure, Role, Sender};
+
+use super::{Ending, State, WebSocket};
+use crate::app::App;
+use crate::app::websocket::{Appetite, Closed};
+use crate::context::Context;
+use crate::link::Turn;
+
+impl WebSocket {
+    /// The application closes.
+    pub(super) fn close(&mut self, context: &mut Context, close: &Close) {
+        self.push_close(context, close);
+        self.start_closing(context, false);
+    }
+
+    /// The application has failed.
+    pub(super) fn close_after_failure(&mut self, context: &mut Context) {
+        self.close(context, &with_code(CloseCode::INTERNAL_ERROR, ""));
+    }
+
+    /// The server closes, and waits for the peer's close frame; the application need not.
+    pub(crate) fn close_because<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        code: CloseCode,
+        reason: &str,
+    ) {
+        if self.state == State::Open {
+            self.push_close(turn.context, &with_code(code, reason));
+            if self.state == State::Open {
+                self.start_closing(turn.context, true);
+                self.report(turn.app, code, reason);
+            }
+        }
+    }
+
+    /// A subscriber does not receive what is published as fast as it is published. What waits for it is dropped.
+    #[cold]
+    pub(super) fn close_slow<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        self.outgoing.clear();
+        let reason = "the client receives too slowly";
+        self.close_because(turn, CloseCode::TRY_AGAIN_LATER, reason);
+    }
+
+    /// The peer's close frame arrived. Ours has the same code (RFC 6455 5.5.1).
+    pub(super) fn peer_closed<A: App>(&mut self, turn: &mut Turn<'_, A>, close: &Close) {
+        if self.state == State::Open {
+            self.absorb(turn.context);
+            let code = close.code;
+            let reason = String::new();
+            self.push_close(turn.context, &Close { code, reason });
+        }
+        if self.end(turn.context, Ending::Read) {
+            let code = close.code.unwrap_or(CloseCode::NO_STATUS);
+            self.report(turn.app, code, &close.reason);
+        }
+    }
+
+    /// The peer violates the protocol or a limit. What follows is dropped (RFC 6455 7.1.7).
+    #[cold]
+    pub(super) fn fail<A: App>(&mut self, turn: &mut Turn<'_, A>, failure: Failure) {
+        if failure == Failure::NoMemory {
+            turn.context.note_shortage(0);
+        }
+        if self.state == State::Open {
+            self.absorb(turn.context);
+            self.push_close(turn.context, &with_code(failure.code(), failure.reason()));
+        }
+        if self.end(turn.context, Ending::Unread) {
+            self.report(turn.app, failure.code(), failure.reason());
+        }
+    }
+
+    /// The carrier has ended, or the peer did not close in time.
+    #[cold]
+    pub(crate) fn lost<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if self.end(turn.context, Ending::Unread) {
+            self.report(turn.app, CloseCode::ABNORMAL, "");
+        }
+    }
+
+    fn push_close(&mut self, context: &mut Context, close: &Close) {
+        let sender = Sender::new(Role::Server);
+        let written = self
+            .outgoing
+            .write(|out| sender.push_close(out, close, [0; 4]));
+        self.note_written(context, written);
+    }
+
+    fn start_closing(&mut self, context: &mut Context, is_reported: bool) {
+        if self.state == State::Open {
+            let since_ms = context.clock.now_ms();
+            self.state = State::Closing {
+                since_ms,
+                is_reported,
+            };
+        }
+        self.appetite = Appetite::More;
+        self.ping = None;
+        self.unsubscribe(context);
+    }
+
+    /// Nothing more is received. Returns whether the application has to be notified.
+    fn end(&mut self, context: &mut Context, ending: Ending) -> bool {
+        let (ending, is_reported) = match self.state {
+            State::Open => (ending, false),
+            State::Closing { is_reported, .. } => (ending, is_reported),
+            State::Ended {
+                ending,
+                is_reported,
+            } => (ending, is_reported),
+        };
+        self.state = State::Ended {
+            ending,
+            is_reported: true,
+        };
+        self.ping = None;
+        self.unsubscribe(context);
+        !is_reported
+    }
+
+    /// What is owed to the peer cannot be sent: the carrier ends the WebSocket in its turn.
+    #[cold]
+    pub(super) fn break_off(&mut self, context: &mut Context) {
+        let is_owed = self.end(context, Ending::Broken);
+        self.state = State::Ended {
+            ending: Ending::Broken,
+            is_reported: !is_owed,
+        };
+    }
+
+    fn unsubscribe(&mut self, context: &mut Context) {
+        for subscription in std::mem::take(&mut self.subscriptions) {
+            context.websockets.topics.remove(subscription);
+        }
+    }
+
+    fn report<A: App>(&self, app: &mut A, code: CloseCode, reason: &str) {
+        let reason = reason.to_owned();
+        app.websocket_closed(self.id, &Closed { code, reason });
+    }
+}
+
+fn with_code(code: CloseCode, reason: &str) -> Close {
+    Close {
+        code: Some(code),
+        reason: reason.to_owned(),
+    }
+}

@@ -1,0 +1,124 @@
+//! The opening handshake: what the server decides about it before the application does, and the fields of the response that accepts it.
+
+use wire::RequestHead;
+use wire::websocket::extension::{self, Agreement};
+use wire::websocket::handshake::{
+    self, ACCEPT_BYTES, Refusal, VERSION, check_connect, check_upgrade,
+};
+
+use crate::app::websocket::Opening;
+use crate::context::websockets::WebSockets;
+use crate::response::Response;
+
+/// A handshake that the application may accept.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    /// The value of Sec-WebSocket-Accept; None over HTTP/2.
+    accept: Option<[u8; ACCEPT_BYTES]>,
+    agreement: Option<Agreement>,
+}
+
+/// A handshake that the server refuses.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: u16,
+    pub(crate) reason: &'static str,
+    /// Encoded field lines.
+    fields: Vec<u8>,
+}
+
+impl Refused {
+    fn new(status: u16, reason: &'static str) -> Refused {
+        let fields = Vec::new();
+        Refused {
+            status,
+            reason,
+            fields,
+        }
+    }
+
+    fn of(refusal: Refusal) -> Refused {
+        let mut refused = Refused::new(refusal.status(), refusal.reason());
+        if refusal == Refusal::VersionUnsupported {
+            refused.fields = b"Upgrade: websocket\r\nSec-WebSocket-Version: ".to_vec();
+            refused.fields.extend_from_slice(VERSION);
+            refused.fields.extend_from_slice(b"\r\n");
+        }
+        refused
+    }
+
+    pub(crate) fn response(&self) -> Response {
+        let mut response = Response::error(self.status, self.reason);
+        response.fields.extend_from_slice(&self.fields);
+        response
+    }
+}
+
+/// Checks a request of HTTP/1.1 that asks for the upgrade.
+pub(crate) fn check_h1(head: &RequestHead<'_>, shared: &WebSockets) -> Result<Handshake, Refused> {
+    let accept = check_upgrade(head).map_err(Refused::of)?;
+    check(head, shared, Some(accept))
+}
+
+/// Checks an extended CONNECT of HTTP/2.
+#[expect(dead_code, reason = "HTTP/2 carries no WebSocket yet")]
+pub(crate) fn check_h2(head: &RequestHead<'_>, shared: &WebSockets) -> Result<Handshake, Refused> {
+    check_connect(head.field_section).map_err(Refused::of)?;
+    check(head, shared, None)
+}
+
+fn check(
+    head: &RequestHead<'_>,
+    shared: &WebSockets,
+    accept: Option<[u8; ACCEPT_BYTES]>,
+) -> Result<Handshake, Refused> {
+    let host = head.authority.or(head.host);
+    let mut fields = wire::field_lines(head.field_section);
+    let is_allowed = fields.all(|(name, value)| {
+        !name.eq_ignore_ascii_case(b"origin") || shared.config.origins.allow(value, host)
+    });
+    if !is_allowed {
+        let reason = "This server does not accept WebSockets from this origin.";
+        return Err(Refused::new(403, reason));
+    }
+    let agreement = match shared.config.compression.preference() {
+        None => None,
+        Some(preference) => {
+            let offers = handshake::extensions(head.field_section);
+            let reason = "Sec-WebSocket-Extensions is malformed";
+            extension::select(offers, preference).map_err(|_| Refused::new(400, reason))?
+        }
+    };
+    Ok(Handshake { accept, agreement })
+}
+
+impl Handshake {
+    /// Encoded field lines of the response that accepts it.
+    pub(crate) fn fields(&self, opening: &Opening) -> Vec<u8> {
+        let mut fields = Vec::new();
+        if let Some(accept) = &self.accept {
+            fields.extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\n");
+            push_line(&mut fields, b"Sec-WebSocket-Accept", accept);
+        }
+        if let Some(subprotocol) = &opening.subprotocol {
+            push_line(&mut fields, b"Sec-WebSocket-Protocol", subprotocol);
+        }
+        if let Some(agreement) = &self.agreement {
+            let mut value = Vec::new();
+            agreement.push_value(&mut value);
+            push_line(&mut fields, b"Sec-WebSocket-Extensions", &value);
+        }
+        fields.extend_from_slice(&opening.fields);
+        fields
+    }
+
+    pub(crate) fn agreement(&self) -> Option<Agreement> {
+        self.agreement
+    }
+}
+
+fn push_line(fields: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        fields.extend_from_slice(part);
+    }
+}

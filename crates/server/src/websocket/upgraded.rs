@@ -1,0 +1,311 @@
+//! A WebSocket that owns its connection, after a 101 of HTTP/1.1.
+
+use net::Received;
+use net::memory::append;
+use wire::websocket::CloseCode;
+
+use super::{Ending, Pause, WebSocket};
+use crate::app::App;
+use crate::context::Context;
+use crate::exchange::Unfinished;
+use crate::id::ExchangeId;
+use crate::link::{Broken, Delivery, Fate, Link, Turn};
+use crate::mailbox::Command;
+
+/// The code of the close frame when the server stops: the client may connect again, to another worker or server.
+const STOPPING: (CloseCode, &str) = (CloseCode::SERVICE_RESTART, "the server is stopping");
+
+/// A WebSocket over a link.
+pub(crate) struct Upgraded {
+    pub(crate) websocket: Box<WebSocket>,
+    /// Input that could not be used yet.
+    input: Vec<u8>,
+}
+
+impl Upgraded {
+    /// `input` arrived with the handshake.
+    pub(crate) fn new(websocket: Box<WebSocket>, input: Vec<u8>) -> Upgraded {
+        Upgraded { websocket, input }
+    }
+
+    /// Serves what was read.
+    #[inline]
+    pub(crate) fn received<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        received: &Received,
+        buffer: &mut [u8],
+    ) -> Fate {
+        match received {
+            Received::Bytes(count) => {
+                let data = buffer.get_mut(..*count).unwrap_or_default();
+                self.feed(turn, data);
+            }
+            Received::Blocked => return Fate::Open,
+            Received::End | Received::Broken(_) => return self.abandon(turn),
+        }
+        self.settle(turn)
+    }
+
+    #[inline]
+    fn feed<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &mut [u8]) {
+        let used = match self.input.is_empty() {
+            true => self.serve(turn, data),
+            false => 0,
+        };
+        let rest = data.get(used..).unwrap_or_default();
+        if append(&mut self.input, rest).is_err() {
+            turn.context.note_shortage(rest.len());
+            self.websocket.break_off(turn.context);
+        }
+    }
+
+    /// Serves `data` from its start as far as possible. Returns the number of bytes used.
+    #[inline]
+    fn serve<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &mut [u8]) -> usize {
+        let mut used = 0;
+        loop {
+            while self.websocket.has_unsent() && !turn.link.is_full() {
+                self.websocket.emit(turn.context);
+                if self.websocket.has_unsent() {
+                    // What runs next detects a broken connection.
+                    let _ = turn.link.flush(turn.context, false);
+                }
+            }
+            let is_first = !self.websocket.has_unsent() && !turn.link.is_full();
+            let rest = data.get_mut(used..).unwrap_or_default();
+            let (count, pause) = self.websocket.receive(turn, rest, is_first);
+            used += count;
+            if !is_first {
+                self.websocket.absorb(turn.context);
+            }
+            if pause != Pause::Output || !self.takes_more(turn.link, turn.context) {
+                return used;
+            }
+            // What runs next detects a broken connection.
+            let _ = turn.link.flush(turn.context, false);
+            if turn.context.share.is_sent() {
+                return used;
+            }
+        }
+    }
+
+    /// Continues with what waited for this turn.
+    pub(crate) fn proceed<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        self.settle(turn)
+    }
+
+    /// The socket accepts bytes again.
+    pub(crate) fn writable<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        if turn.link.resume(turn.context, false) == Err(Broken) {
+            return self.abandon(turn);
+        }
+        self.settle(turn)
+    }
+
+    /// Executes a command that the application posted. Nothing is sent before [`Upgraded::settle`].
+    pub(crate) fn obey<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: ExchangeId,
+        command: Command,
+    ) {
+        if id == self.websocket.id {
+            self.websocket.obey(turn.context, command);
+        }
+    }
+
+    /// Serves input that waited, and sends what is ready.
+    #[inline]
+    pub(crate) fn settle<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        if turn.link.is_full() && !turn.context.responder.out.is_empty() {
+            // It precedes what waits. What runs next detects a broken connection.
+            let _ = turn.link.flush(turn.context, false);
+        }
+        if !self.input.is_empty() && self.takes_more(turn.link, turn.context) {
+            self.resume(turn);
+        }
+        let context = &mut *turn.context;
+        if context.responder.out.is_empty() && context.responder.batch.holds(turn.link.id) {
+            // What was written earlier is sent first, at the latest at the end of the pass.
+            return Fate::Open;
+        }
+        let is_plain = !self.websocket.has_unsent() && self.input.is_empty();
+        if is_plain && !turn.link.is_full() && self.websocket.ending().is_none() {
+            let now_ms = context.clock.now_ms();
+            let responder = &mut context.responder;
+            let is_taken = !responder.out.is_empty()
+                && responder
+                    .batch
+                    .takes(turn.link.id, &mut responder.out, now_ms);
+            if is_taken {
+                return Fate::Open;
+            }
+        }
+        self.send(turn)
+    }
+
+    #[cold]
+    fn resume<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let mut input = std::mem::take(&mut self.input);
+        let used = self.serve(turn, &mut input);
+        if used < input.len() {
+            input.drain(..used);
+            self.input = input;
+        }
+    }
+
+    /// Sends what is ready. Returns the fate of the connection.
+    fn send<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        loop {
+            if !turn.context.responder.out.is_empty()
+                && turn.link.flush(turn.context, false) == Err(Broken)
+            {
+                return self.abandon(turn);
+            }
+            if turn.link.is_full() {
+                return self.fate(turn);
+            }
+            if !self.websocket.has_unsent() {
+                break;
+            }
+            if turn.context.share.is_sent() {
+                return Fate::Again;
+            }
+            self.websocket.emit(turn.context);
+        }
+        self.websocket.notify_writer(turn);
+        self.fate(turn)
+    }
+
+    /// The fate of a connection that can send no more now.
+    fn fate<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        match self.websocket.ending() {
+            Some(Ending::Broken) => return self.abandon(turn),
+            Some(_) if turn.link.is_full() || self.websocket.has_unsent() => self.drop_input(),
+            Some(ending) => {
+                let has_unread = ending == Ending::Unread || !self.input.is_empty();
+                return Fate::End { has_unread };
+            }
+            None if !self.input.is_empty() && self.takes_more(turn.link, turn.context) => {
+                return Fate::Again;
+            }
+            None => {}
+        }
+        Fate::Open
+    }
+
+    fn drop_input(&mut self) {
+        self.input = Vec::new();
+    }
+
+    /// Sends what has been written, and requests another turn.
+    pub(crate) fn send_written<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        if turn.context.responder.batch.holds(turn.link.id) {
+            return Fate::Again;
+        }
+        // What runs next detects a broken connection.
+        if turn.link.is_full() {
+            let _ = turn.link.resume(turn.context, false);
+        }
+        while !turn.link.is_full() && self.websocket.has_unsent() && !turn.context.share.is_sent() {
+            self.websocket.emit(turn.context);
+            let _ = turn.link.flush(turn.context, false);
+        }
+        Fate::Again
+    }
+
+    pub(crate) fn has_file(&self) -> bool {
+        false
+    }
+
+    /// Whether it has read more than it could use, so that the application may be called in its turn.
+    pub(crate) fn has_unused_input(&self) -> bool {
+        !self.input.is_empty() && self.websocket.takes_input()
+    }
+
+    /// Whether the next input is served as soon as it is read.
+    #[inline]
+    pub(crate) fn waits_for_message(&self, link: &Link) -> bool {
+        self.input.is_empty()
+            && self.websocket.takes_input()
+            && !link.is_full()
+            && !self.websocket.has_unsent()
+    }
+
+    /// Whether the socket is to be read from.
+    #[inline]
+    pub(crate) fn takes_input(&self, link: &Link, context: &Context) -> bool {
+        self.input.is_empty() && self.takes_more(link, context)
+    }
+
+    /// Whether it can use input now: a peer that does not read what it is sent has to stop sending eventually.
+    #[inline]
+    fn takes_more(&self, link: &Link, context: &Context) -> bool {
+        self.websocket.takes_input()
+            && (!link.is_full()
+                || self.unsent_bytes(link) as u64 <= context.limits.send_buffer_bytes_max)
+    }
+
+    /// How many bytes wait for the socket.
+    pub(crate) fn unsent_bytes(&self, link: &Link) -> usize {
+        self.websocket.unsent_bytes() + link.unsent_bytes()
+    }
+
+    /// The server drains: the client is asked to leave.
+    pub(crate) fn drain<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        let (code, reason) = STOPPING;
+        self.websocket.close_because(turn, code, reason);
+        self.settle(turn)
+    }
+
+    /// The server stops.
+    pub(crate) fn stop<A: App>(&mut self, turn: &mut Turn<'_, A>, _: &mut Unfinished) -> Fate {
+        let (code, reason) = STOPPING;
+        self.websocket.close_because(turn, code, reason);
+        self.send_written(turn);
+        self.abandon(turn)
+    }
+
+    /// The connection has ended.
+    pub(crate) fn abandon<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        let is_owed = turn.link.is_full() || self.websocket.has_unsent();
+        self.websocket.lost(turn);
+        turn.context.clear_out();
+        match is_owed {
+            true => Fate::Reset,
+            false => Fate::Close,
+        }
+    }
+
+    /// When the connection has to act; `u64::MAX` for never.
+    #[inline]
+    pub(crate) fn deadline_ms(&self, link: &Link, context: &Context) -> u64 {
+        let is_read = self.takes_input(link, context);
+        let own_ms = self.websocket.deadline_ms(context, is_read);
+        own_ms.min(link.delivery_check_ms())
+    }
+
+    /// Acts on a deadline that has passed.
+    #[cold]
+    pub(crate) fn expire<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        let now_ms = turn.now_ms();
+        if turn.link.delivery_check_ms() <= now_ms
+            && turn.link.check_delivery(turn.context) == Delivery::Stuck
+        {
+            return self.abandon(turn);
+        }
+        let is_read = self.takes_input(turn.link, turn.context);
+        let is_due = self.websocket.deadline_ms(turn.context, is_read) <= now_ms;
+        if is_due && !self.websocket.expire(turn) {
+            return Fate::Close;
+        }
+        self.settle(turn)
+    }
+
+    /// Memory held, in bytes.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.input.capacity() + size_of::<WebSocket>() + self.websocket.held_bytes()
+    }
+}
