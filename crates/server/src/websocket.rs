@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use net::memory::NoMemory;
 use wire::websocket::extension::Agreement;
-use wire::websocket::{Content, Deflater, Event, Incoming, Inflater, Kind, Receiver, Role, Sender};
+use wire::websocket::{Deflater, Event, Incoming, Inflater, Kind, Receiver, Role, Sender};
 
 use self::liveness::Liveness;
 use self::outgoing::Outgoing;
@@ -74,8 +74,6 @@ pub(crate) enum Pause {
     Fed,
     /// The connection has used its share of the pass.
     Turn,
-    /// There is much to be sent.
-    Output,
 }
 
 /// One WebSocket.
@@ -157,63 +155,67 @@ impl WebSocket {
         can_send_now: bool,
     ) -> (usize, Pause) {
         self.liveness.heard(turn.context.clock.now_ms());
-        let mut used = 0;
-        while self.takes_input() {
+        let (mut used, mut has_messages) = (0, false);
+        let pause = loop {
+            if !self.takes_input() {
+                break Pause::Fed;
+            }
             let rest = input.get_mut(used..).unwrap_or_default();
             if rest.is_empty() {
-                return (used, Pause::Used);
+                break Pause::Used;
             }
             let shared = &mut turn.context.websockets;
             let received = self
                 .receiver
                 .receive(rest, &shared.limits, &mut shared.inflaters);
             match received {
-                Ok((count, event)) => {
+                Ok((count, Some(Event::Message(kind, content)))) => {
                     used += count;
-                    match event {
-                        Some(Event::Message(kind, content)) if self.state == State::Open => {
-                            self.deliver(turn, kind, content, can_send_now);
-                            if let Some(pause) = self.pause(turn) {
-                                return (used, pause);
-                            }
-                        }
-                        Some(event) => self.control(turn, event),
-                        None => return (used, Pause::Used),
+                    if self.state == State::Open {
+                        self.appetite = turn.app.message(self.id, kind, content);
+                        has_messages = true;
+                    }
+                    let context = &mut *turn.context;
+                    if context.share.is_used_by_request(&mut context.clock) {
+                        break Pause::Turn;
                     }
                 }
-                Err(failure) => self.fail(turn, failure),
+                Ok((count, None)) => {
+                    used += count;
+                    break Pause::Used;
+                }
+                Ok((count, Some(event))) => {
+                    used += count;
+                    if matches!(event, Event::Close(_)) && std::mem::take(&mut has_messages) {
+                        self.run(turn, can_send_now);
+                    }
+                    self.control(turn, event);
+                }
+                Err(failure) => {
+                    if std::mem::take(&mut has_messages) {
+                        self.run(turn, can_send_now);
+                    }
+                    self.fail(turn, failure);
+                }
             }
+        };
+        if has_messages {
+            self.run(turn, can_send_now);
         }
         match self.state {
             State::Ended { .. } => (input.len(), Pause::Used),
-            _ => (used, Pause::Fed),
+            State::Open | State::Closing { .. } => (used, pause),
         }
     }
 
-    /// Why no other message may follow the last one in this turn.
+    /// Runs the application, which has received messages. What it sends is written to the send buffer.
     #[inline]
-    fn pause<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Option<Pause> {
-        let context = &mut *turn.context;
-        if context.share.is_used_by_request(&mut context.clock) {
-            return Some(Pause::Turn);
-        }
-        let is_much = context.responder.out.len() as u64 >= context.limits.send_buffer_bytes_max;
-        is_much.then_some(Pause::Output)
-    }
-
-    #[inline]
-    fn deliver<A: App>(
-        &mut self,
-        turn: &mut Turn<'_, A>,
-        kind: Kind,
-        content: Content<'_>,
-        can_send_now: bool,
-    ) {
+    fn run<A: App>(&mut self, turn: &mut Turn<'_, A>, can_send_now: bool) {
         let responder = &mut turn.context.responder;
         responder.message_begins(can_send_now);
         std::mem::swap(&mut responder.messages.coding, &mut self.coding);
         let before = responder.out.len();
-        self.appetite = turn.app.message(self.id, kind, content, responder);
+        turn.app.messages_end(self.id, responder);
         std::mem::swap(&mut responder.messages.coding, &mut self.coding);
         self.awaits_writable |= responder.out.len() != before;
         if responder.sent_bytes > 0 {

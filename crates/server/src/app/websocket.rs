@@ -11,8 +11,9 @@
 //! | refused | application | any response: [`Command::Respond`](crate::Command::Respond), `Begin` ... |
 //! | the client disconnects, or the application exceeds `handler_timeout_ms` | server | [`App::abort`](crate::App::abort): the end |
 //! | a message arrives | server | [`App::message`](crate::App::message), until the application has [`Appetite::Enough`] |
+//! | the messages that arrived together have been passed on | server | [`App::messages_end`](crate::App::messages_end): the application runs |
 //! | the application wants more | application | [`Command::Read`](crate::Command::Read) |
-//! | a message is sent | application | [`Command::Message`](crate::Command::Message), or [`Responder::send_message`](crate::Responder::send_message) in `message` |
+//! | a message is sent | application | [`Command::Message`](crate::Command::Message), or [`Responder::send_message`](crate::Responder::send_message) in `messages_end` |
 //! | everything that was sent has been passed on to the socket | server | [`App::writable`](crate::App::writable) |
 //! | the application closes | application | [`Command::Close`](crate::Command::Close) |
 //! | it is over | server | [`App::websocket_closed`](crate::App::websocket_closed), exactly once after `Open` |

@@ -46,6 +46,12 @@ impl H1 {
             connection: turn.link.id.key,
             sequence: turn.context.next_sequence(),
         };
+        if !turn.context.responder.out.is_empty() {
+            // Earlier responses do not wait for the application. What runs next detects a broken connection.
+            let _ = turn.link.flush(turn.context, false);
+        }
+        let responder = &mut turn.context.responder;
+        responder.message_begins(false);
         let request = Request {
             head: Head::of(head),
             content: Content::Whole(b""),
@@ -55,7 +61,8 @@ impl H1 {
             tls: turn.link.tls(),
         };
         let field_section = head.field_section;
-        turn.app.websocket(&request, &Offer { field_section });
+        let offer = Offer { field_section };
+        turn.app.websocket(&request, &offer, responder);
         let began_ms = turn.now_ms();
         turn.context.clock.tick();
         self.reading = Reading::Handshake(Box::new(handshake));

@@ -97,7 +97,7 @@ impl Responder {
         self.can_send_now = can_send_now;
     }
 
-    /// Writes a message, after those before it. Only in [`crate::App::message`], to the WebSocket of that call. A text has to be UTF-8.
+    /// Writes a message, after those before it. Only in [`crate::App::messages_end`], to the WebSocket of that call. A text has to be UTF-8.
     ///
     /// What was posted before for the same WebSocket would be sent later: a caller that may have posted something checks
     /// [`crate::Mailbox::has_output`].

@@ -20,12 +20,18 @@ pub(crate) struct Upgraded {
     pub(crate) websocket: Box<WebSocket>,
     /// Input that could not be used yet.
     input: Vec<u8>,
+    /// The input may be used in the next turn.
+    waits_for_turn: bool,
 }
 
 impl Upgraded {
     /// `input` arrived with the handshake.
     pub(crate) fn new(websocket: Box<WebSocket>, input: Vec<u8>) -> Upgraded {
-        Upgraded { websocket, input }
+        Upgraded {
+            websocket,
+            input,
+            waits_for_turn: false,
+        }
     }
 
     /// Serves what was read.
@@ -63,35 +69,25 @@ impl Upgraded {
     /// Serves `data` from its start as far as possible. Returns the number of bytes used.
     #[inline]
     fn serve<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &mut [u8]) -> usize {
-        let mut used = 0;
-        loop {
-            while self.websocket.has_unsent() && !turn.link.is_full() {
-                self.websocket.emit(turn.context);
-                if self.websocket.has_unsent() {
-                    // What runs next detects a broken connection.
-                    let _ = turn.link.flush(turn.context, false);
-                }
-            }
-            let is_first = !self.websocket.has_unsent() && !turn.link.is_full();
-            let rest = data.get_mut(used..).unwrap_or_default();
-            let (count, pause) = self.websocket.receive(turn, rest, is_first);
-            used += count;
-            if !is_first {
-                self.websocket.absorb(turn.context);
-            }
-            if pause != Pause::Output || !self.takes_more(turn.link, turn.context) {
-                return used;
-            }
-            // What runs next detects a broken connection.
-            let _ = turn.link.flush(turn.context, false);
-            if turn.context.share.is_sent() {
-                return used;
+        while self.websocket.has_unsent() && !turn.link.is_full() {
+            self.websocket.emit(turn.context);
+            if self.websocket.has_unsent() {
+                // What runs next detects a broken connection.
+                let _ = turn.link.flush(turn.context, false);
             }
         }
+        let is_first = !self.websocket.has_unsent() && !turn.link.is_full();
+        let (used, pause) = self.websocket.receive(turn, data, is_first);
+        self.waits_for_turn = pause == Pause::Turn && used < data.len();
+        if !is_first {
+            self.websocket.absorb(turn.context);
+        }
+        used
     }
 
     /// Continues with what waited for this turn.
     pub(crate) fn proceed<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        self.waits_for_turn = false;
         self.settle(turn)
     }
 
@@ -187,9 +183,7 @@ impl Upgraded {
                 let has_unread = ending == Ending::Unread || !self.input.is_empty();
                 return Fate::End { has_unread };
             }
-            None if !self.input.is_empty() && self.takes_more(turn.link, turn.context) => {
-                return Fate::Again;
-            }
+            None if self.waits_for_turn => return Fate::Again,
             None => {}
         }
         Fate::Open
@@ -243,6 +237,7 @@ impl Upgraded {
     #[inline]
     fn takes_more(&self, link: &Link, context: &Context) -> bool {
         self.websocket.takes_input()
+            && !self.waits_for_turn
             && (!link.is_full()
                 || self.unsent_bytes(link) as u64 <= context.limits.send_buffer_bytes_max)
     }

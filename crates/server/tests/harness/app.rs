@@ -55,6 +55,7 @@ pub(crate) struct TestApp {
     pub(crate) witnessed: Vec<String>,
     /// Messages that arrived, and how WebSockets ended.
     pub(crate) messages: Vec<(ExchangeId, MessageKind, Vec<u8>)>,
+    messages_seen: usize,
     pub(crate) closed: Vec<(ExchangeId, Closed)>,
     /// What else happens during each call.
     pub(crate) on_call: Option<Box<dyn FnMut()>>,
@@ -88,9 +89,15 @@ impl TestApp {
             witness: None,
             witnessed: Vec::new(),
             messages: Vec::new(),
+            messages_seen: 0,
             closed: Vec::new(),
             on_call: None,
         }
+    }
+
+    fn target_of(&self, id: ExchangeId) -> &str {
+        let call = self.called.iter().find(|each| each.id == id);
+        &call.expect("it was called").target
     }
 
     fn may_panic(&mut self, id: ExchangeId) {
@@ -320,7 +327,7 @@ impl App for TestApp {
         head.target().starts_with(b"/ws/")
     }
 
-    fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>) {
+    fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>, _: &mut Responder) {
         let target = String::from_utf8_lossy(request.head.target()).into_owned();
         if target != "/ws/later" {
             let opening = Opening {
@@ -345,22 +352,29 @@ impl App for TestApp {
         id: ExchangeId,
         kind: MessageKind,
         content: MessageContent<'_>,
-        responder: &mut Responder,
     ) -> Appetite {
-        let call = self.called.iter().find(|each| each.id == id);
-        let target = call.expect("it was opened").target.clone();
         self.messages.push((id, kind, content.to_vec()));
-        match target.as_str() {
-            "/ws/echo" => responder.send_message(kind, &content),
-            "/ws/post" => {
-                let command = Command::Message(kind, content.to_vec());
-                self.mailbox.post(id, command);
-            }
-            "/ws/slow" => return Appetite::Enough,
+        match self.target_of(id) {
+            "/ws/slow" => Appetite::Enough,
             "/ws/panic" => panic!("as the test wants it"),
-            _ => {}
+            _ => Appetite::More,
         }
-        Appetite::More
+    }
+
+    fn messages_end(&mut self, id: ExchangeId, responder: &mut Responder) {
+        let target = self.target_of(id).to_owned();
+        let new = self.messages.iter().skip(self.messages_seen);
+        for (_, kind, content) in new.filter(|(to, ..)| *to == id) {
+            match target.as_str() {
+                "/ws/echo" => responder.send_message(*kind, content),
+                "/ws/post" => {
+                    let command = Command::Message(*kind, content.clone());
+                    self.mailbox.post(id, command);
+                }
+                _ => {}
+            }
+        }
+        self.messages_seen = self.messages.len();
     }
 
     fn websocket_closed(&mut self, id: ExchangeId, closed: &Closed) {
