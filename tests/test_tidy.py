@@ -61,7 +61,6 @@ LAYERS = {
         {"access_log", "mailbox"},
         {"app", "timeouts", "limits"},
         {"responder"},
-        {"batch"},
         {"id", "pace", "response", "router", "setting"},
     ),
     "py": (

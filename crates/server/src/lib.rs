@@ -8,7 +8,6 @@
 
 mod access_log;
 mod app;
-mod batch;
 mod connection;
 mod context;
 mod exchange;

@@ -40,7 +40,7 @@ settings! {
         websocket_fragments_max: 131072, "count",
             "Maximum frames of one WebSocket message; more close the WebSocket with 1009. Fragments of 64 bytes still make a message of 8 MiB.";
         websocket_queued_bytes_max: 1048576, "bytes",
-            "Maximum bytes that wait for a WebSocket that receives published messages; one more message closes it with 1013. A client that misses this much is seconds behind the others.";
+            "Maximum bytes that wait for a WebSocket that receives published messages; one more message closes it with 1013. A client that has missed this much will hardly catch up.";
         connections_max: 16384, "count",
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
         tls_handshakes_max: 1024, "count",

@@ -104,7 +104,7 @@ const LARGE_BYTES: usize = 65_536;
 
 /// One end of a connection.
 pub(crate) struct Link {
-    /// Shared with [`crate::batch::Exits`].
+    /// Shared with [`crate::responder::batch::Exits`].
     pub(crate) transport: Arc<Transport>,
     pub(crate) id: ConnectionId,
     pub(crate) client: Peer,

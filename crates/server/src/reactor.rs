@@ -33,7 +33,6 @@ use self::handshakes::Handshakes;
 use self::interlude::Postponed;
 use crate::access_log::AccessLog;
 use crate::app::App;
-use crate::batch;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::context::refusal::Refusals;
@@ -44,13 +43,14 @@ use crate::limits::{Limits, RECEIVE_BYTES};
 use crate::link::Fate;
 use crate::mailbox::{Mail, Mailbox};
 use crate::responder::Stamp;
+use crate::responder::batch::RESPONSES_MAX;
 use crate::timeouts::Timeouts;
 
 /// Space per connection in the receive buffer when several are read before any is served. Not a multiple of 4 KiB: the processor's first
 /// cache would keep few of such blocks.
 const AHEAD_BYTES: usize = 17 * 1024;
 /// Maximum connections that are read before the first of them is served.
-const AHEAD_MAX: usize = batch::RESPONSES_MAX;
+const AHEAD_MAX: usize = RESPONSES_MAX;
 /// Connections over the limit that are refused with a response at the same time; more are closed without one.
 const TURNED_AWAY_MAX: usize = 64;
 /// At most one of so many descriptors of the process is a connection that is refused.

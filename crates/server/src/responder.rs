@@ -1,5 +1,6 @@
 //! Writes one response after another.
 
+pub(crate) mod batch;
 mod delimiter;
 mod fields;
 mod frames;
@@ -10,10 +11,10 @@ use net::Sent;
 use net::memory::reserve;
 use wire::{Method, RequestHead, Version};
 
-use crate::batch::Batch;
 use crate::id::ConnectionId;
 use crate::response::{NO_MEMORY, Response};
 
+use self::batch::Batch;
 pub(crate) use self::delimiter::Delimiter;
 pub use self::fields::{Fields, Replaced};
 pub(crate) use self::frames::FrameWriter;
@@ -62,7 +63,6 @@ pub struct Responder {
     pub(crate) stamp: Stamp,
     /// For a request in HTTP/2.
     pub(crate) frames: FrameWriter,
-    /// For WebSockets.
     pub(crate) messages: MessageWriter,
     pub(crate) framing: Framing,
     pub(crate) status: u16,
@@ -93,7 +93,7 @@ impl Responder {
             batch: Batch::default(),
             stamp,
             frames: FrameWriter::default(),
-            messages: MessageWriter::new(),
+            messages: MessageWriter::default(),
             framing: Framing {
                 is_head: false,
                 version: Version::Http11,

@@ -1,6 +1,6 @@
 //! Serving the events of a wait.
 //!
-//! Input is read from a few connections, then all of it is served, then the responses are sent ([`crate::batch`]). The code of the kernel,
+//! Input is read from a few connections, then all of it is served, then the responses are sent ([`crate::responder::batch`]). The code of the kernel,
 //! of the application and of the server each need more than the processor's caches hold, so alternating between them evicts them.
 
 use net::{Readiness, Received, Token, memory};

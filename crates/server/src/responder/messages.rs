@@ -36,6 +36,7 @@ const CONTEXT_BYTES: usize = 300 * 1024;
 const WINDOWS: usize = 7;
 
 /// What writes the messages of a worker's WebSockets.
+#[derive(Default)]
 pub(crate) struct MessageWriter {
     /// Of the WebSocket whose call runs.
     pub(crate) coding: Coding,
@@ -45,14 +46,6 @@ pub(crate) struct MessageWriter {
 }
 
 impl MessageWriter {
-    pub(super) fn new() -> MessageWriter {
-        MessageWriter {
-            coding: Coding::Plain,
-            deflaters: Default::default(),
-            level: 1,
-        }
-    }
-
     /// Appends a message.
     #[inline]
     pub(crate) fn push(&mut self, out: &mut Vec<u8>, kind: Kind, content: &[u8]) {

@@ -1,5 +1,6 @@
 //! WebSockets over HTTP/1.1: the handshake, messages in both directions, and how they end.
 
+#[path = "../harness/mod.rs"]
 mod harness;
 
 use harness::Server;
