@@ -262,6 +262,7 @@ impl App for Interface {
 
     fn peer_ended(&mut self, id: ExchangeId) {
         whichever!(self, app => app.peer_ended(id));
+        self.offer_is_withdrawn(id);
     }
 
     fn has_begun(&mut self, id: ExchangeId) -> bool {

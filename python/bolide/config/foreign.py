@@ -15,7 +15,6 @@ NOT_YET_RELOAD = (
 )
 HTTP2 = "leave it out: clients choose HTTP/2 with TLS; --alpn changes that, --h2c is without TLS"
 HTTP2_LIMITS = "use --h2-streams-max and the other limits of HTTP/2"
-NOT_YET_WEBSOCKET = "Bolide does not serve WebSocket yet"
 ENVIRONMENT = "set the environment in the shell or the service manager"
 SERVICE_MANAGER = "the shell or the service manager does this"
 NO_RECYCLING = "workers are not replaced after a number of requests"
@@ -132,7 +131,12 @@ ADVICE = {
     "--workers-kill-timeout": "use --graceful-timeout-ms, in milliseconds",
     "--verify-mode": CLIENT_CERTIFICATE,
     "--working-dir": SERVICE_MANAGER,
-    "--ws": NOT_YET_WEBSOCKET,
+    "--websocket-ping-interval": "use --websocket-ping-interval-ms, in milliseconds",
+    "--ws": "leave it out: WebSockets are always served",
+    "--ws-max-queue": "leave it out: clients wait for an application that does not receive",
+    "--ws-max-size": "use --websocket-message-bytes-max",
+    "--ws-ping-interval": "use --websocket-ping-interval-ms, in milliseconds",
+    "--ws-ping-timeout": "use --websocket-ping-timeout-ms, in milliseconds",
 }
 """By option."""
 
@@ -145,7 +149,6 @@ PREFIXES = {
     "--reload-": NOT_YET_RELOAD,
     "--static-path-": "the application or a proxy serves files",
     "--statsd-": STANDARD_ERROR,
-    "--ws-": NOT_YET_WEBSOCKET,
 }
 """By the start of the option."""
 

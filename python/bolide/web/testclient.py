@@ -13,9 +13,8 @@ import http.client
 import json as json_module
 import socket
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
@@ -24,39 +23,15 @@ from bolide import _core
 from bolide.errors import ClientDisconnected
 from bolide.web import foreign
 from bolide.web.app import App
-from bolide.web.field import charset_of
 from bolide.web.multidict import Headers
+from bolide.web.result import Result
+from bolide.web.testsocket import TestSocket, WebSocketRefused
 
-__all__ = ["Result", "TestClient"]
+__all__ = ["Result", "TestClient", "TestSocket", "WebSocketRefused"]
 
 Pairs = Mapping[str, str] | Iterable[tuple[str, str]]
 
 _ABSENT: Final[Any] = object()
-
-
-@dataclass(frozen=True)
-class Result:
-    """The response to one call."""
-
-    status: int
-    headers: Headers
-    content: bytes
-
-    @property
-    def text(self) -> str:
-        """The content as a str, in the charset of its type or UTF-8."""
-        return self.content.decode(charset_of(self.headers.get("content-type", "")) or "utf-8")
-
-    def json(self) -> Any:
-        """Return the value of the content, decoded from JSON.
-
-        Raises:
-            ValueError: the content is not JSON.
-        """
-        return json_module.loads(self.content)
-
-
-foreign.refuse(Result, foreign.RESULT)
 
 
 class TestClient:
@@ -146,6 +121,26 @@ class TestClient:
             connection = _Connection(sock)
             with contextlib.closing(connection):
                 return _exchange(connection, method, _target(path, params), body, fields)
+
+    def websocket(
+        self,
+        path: str,
+        *,
+        subprotocols: Sequence[str] = (),
+        params: Pairs | None = None,
+        headers: Pairs | None = None,
+        cookies: Mapping[str, str] | None = None,
+    ) -> TestSocket:
+        """Open a WebSocket: `with client.websocket("/chat") as websocket:`.
+
+        Raises:
+            RuntimeError: outside of `with`.
+            ValueError: the path does not begin with a slash.
+            WebSocketRefused: the server did not accept the handshake.
+            TimeoutError: the server did not respond in time.
+        """
+        fields = _request_fields(headers, cookies)
+        return TestSocket(self.connect(), _target(path, params), fields, subprotocols)
 
     def connect(self) -> socket.socket:
         """Open a connection to the server, for a test that writes its own bytes.

@@ -1,12 +1,12 @@
 //! What the server says about WebSockets. All applications of a worker share the open ones, so these events need no owner.
 
 use pyo3::prelude::*;
-use server::{Appetite, CloseCode, Closed, ExchangeId, MessageKind, Responder};
+use server::{Appetite, CloseCode, Closed, Command, ExchangeId, MessageKind, Responder};
 
 use super::Interface;
 use crate::ffi;
 use crate::run::exchanges::Exchanges;
-use crate::run::websocket::End;
+use crate::run::websocket::{End, Phase};
 
 impl Interface {
     /// The runner of the application that is asked first.
@@ -83,6 +83,27 @@ impl Interface {
     pub(super) fn offer_ends(&mut self, id: ExchangeId) {
         if !matches!(self, Interface::Wsgi(_)) {
             self.end_socket(id, End::abnormal());
+        }
+    }
+
+    /// The peer of a handshake has ended its sending side: it cannot have a WebSocket any more.
+    pub(super) fn offer_is_withdrawn(&mut self, id: ExchangeId) {
+        if matches!(self, Interface::Wsgi(_)) {
+            return;
+        }
+        let is_offered = ffi::attached(|py| {
+            let exchanges = self.exchanges();
+            let socket = exchanges.sockets.get(py, id);
+            let is_offered = socket
+                .and_then(|socket| socket.phase(py).ok())
+                .is_some_and(|phase| phase == Phase::Offered);
+            if is_offered {
+                exchanges.post(py, id, Command::Fail);
+            }
+            is_offered
+        });
+        if is_offered {
+            self.offer_ends(id);
         }
     }
 

@@ -1,0 +1,40 @@
+"""A chat with rooms: everyone in a room gets what is said there.
+
+Run it:  bolide serve examples/chat.py
+Try it:  open http://127.0.0.1:8000/ in two windows of a browser
+"""
+
+import json
+from pathlib import Path
+
+from bolide import App, Request, Response, WebSocket
+
+PAGE = Path(__file__).with_name("chat.html").read_text()
+NAME_LENGTH_MAX = 40
+
+app = App()
+
+
+@app.get("/")
+def page(request: Request) -> Response:
+    return Response(text=PAGE, content_type="text/html")
+
+
+@app.websocket("/chat/{room}")
+async def chat(ws: WebSocket, room: str) -> None:
+    """Publish to the room what its members say. A browser sends its page's origin."""
+    origin = ws.headers.get("origin")
+    if origin is not None and origin != f"{ws.scheme}://{ws.host}":
+        await ws.reject(403, "only for the pages of this server\n")
+        return
+    name = ws.query.get("name", "somebody")[:NAME_LENGTH_MAX]
+    ws.subscribe(room)
+    say(room, name, "joined")
+    async for message in ws:
+        say(room, name, str(message))
+    say(room, name, "left")
+
+
+def say(room: str, name: str, text: str) -> None:
+    """Send one line to everyone in a room."""
+    app.publish(room, json.dumps({"name": name, "text": text}))

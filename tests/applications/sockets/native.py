@@ -1,0 +1,183 @@
+"""WebSockets of a native application, and an ASGI application mounted beside them."""
+
+import asyncio
+import json
+from typing import Any
+
+from bolide import App, HTTPError, Request, Response, WebSocket, WebSocketClosed
+
+app = App()
+seen: dict[str, Any] = {}
+
+
+@app.get("/seen")
+async def noted(request: Request) -> dict[str, Any]:
+    return seen
+
+
+@app.get("/both")
+def page(request: Request) -> str:
+    return "a page"
+
+
+@app.get("/page")
+def only_page(request: Request) -> str:
+    return "only a page"
+
+
+@app.websocket("/both")
+async def both(ws: WebSocket) -> None:
+    await ws.send("a WebSocket")
+
+
+@app.websocket("/echo")
+async def echo(ws: WebSocket) -> None:
+    async for message in ws:
+        await ws.send(message)
+    seen["echo"] = [ws.is_open, ws.close_code, ws.close_reason]
+
+
+@app.websocket("/request/{name}/{number:int}")
+async def request(ws: WebSocket, number: int, name: str) -> None:
+    shown = {
+        "path": ws.path,
+        "path_params": ws.path_params,
+        "arguments": [name, number],
+        "query": ws.query["q"],
+        "header": ws.headers["x-own"],
+        "cookies": ws.cookies,
+        "method": ws.method,
+        "host": ws.host,
+        "client": ws.client[0] if ws.client else None,
+        "state": vars(ws.state),
+        "app": ws.app is app,
+    }
+    await ws.send(json.dumps(shown))
+
+
+@app.websocket("/accept")
+async def accept(ws: WebSocket) -> None:
+    await ws.accept(ws.subprotocols[-1], {"X-Own": "1"})
+    await ws.send(f"{ws.subprotocols} {ws.subprotocol}")
+    try:
+        await ws.accept()
+    except RuntimeError as error:
+        await ws.send(str(error))
+
+
+@app.websocket("/unoffered")
+async def unoffered(ws: WebSocket) -> None:
+    await ws.accept("none")
+
+
+@app.websocket("/reject")
+async def reject(ws: WebSocket) -> None:
+    await ws.reject(401, "who are you?", headers={"WWW-Authenticate": "Basic"})
+    try:
+        await ws.send("refused")
+    except RuntimeError as error:
+        seen["rejected"] = str(error)
+
+
+@app.websocket("/raises/{when}")
+async def raises(ws: WebSocket, when: str) -> None:
+    if when == "status":
+        raise HTTPError(418, "no tea")
+    if when == "handled":
+        raise LookupError("handled")
+    if when == "before":
+        raise ValueError("before it is accepted")
+    await ws.send("open")
+    raise ValueError("after it was accepted")
+
+
+@app.error_handler(LookupError)
+async def handled(request: Request, error: LookupError) -> Response:
+    await asyncio.sleep(0)
+    return Response(f"{type(request).__name__}: {error}", status=404)
+
+
+@app.websocket("/returns/{what}")
+async def returns(ws: WebSocket, what: str) -> Any:
+    await asyncio.sleep(0)
+    return {"nothing": None, "text": "text", "response": Response("gone", status=410)}[what]
+
+
+@app.websocket("/receive")
+async def receive(ws: WebSocket) -> None:
+    first = await ws.receive()
+    await ws.send(f"{type(first).__name__} {first!r}")
+    try:
+        await ws.receive()
+    except WebSocketClosed as closed:
+        seen["receive"] = [closed.code, closed.reason, str(closed)]
+    try:
+        await ws.send("late")
+    except WebSocketClosed as closed:
+        seen["send"] = [closed.code, closed.reason]
+    await ws.close()
+    raise WebSocketClosed(1000)  # only a consequence: it is not logged
+
+
+@app.websocket("/close/{code:int}")
+async def close(ws: WebSocket, code: int) -> None:
+    try:
+        await ws.close(code, "because")
+    except ValueError as error:
+        await ws.send(str(error))
+        return
+    await ws.close()
+    try:
+        await ws.send("late")
+    except RuntimeError as error:
+        seen["closed"] = str(error)
+
+
+@app.websocket("/wrong")
+async def wrong(ws: WebSocket) -> None:
+    for value in ({}, None, 1, "\ud800"):
+        try:
+            await ws.send(value)  # type: ignore[arg-type]
+        except Exception as error:
+            await ws.send(f"{type(error).__name__}: {error}"[:60])
+    await ws.send(bytearray(b"a"))
+    await ws.send(memoryview(b"b"))
+
+
+@app.websocket("/topics/{topic}")
+async def topics(ws: WebSocket, topic: str) -> None:
+    ws.subscribe(topic)
+    await ws.send("subscribed")
+    async for message in ws:
+        if message == "leave":
+            ws.unsubscribe(topic)
+            await ws.send("left")
+        else:
+            app.publish(topic, message)
+
+
+@app.get("/publish/{topic}/{text}")
+async def publish(request: Request, topic: str, text: str) -> str:
+    await asyncio.to_thread(app.publish, topic, text)
+    return "published"
+
+
+async def mounted(scope: Any, receive: Any, send: Any) -> None:
+    """Send back what comes."""
+    if scope["type"] != "websocket":
+        return
+    await receive()
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.send", "text": f"{scope['root_path']} {scope['path']}"})
+    while (event := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "text": event["text"]})
+
+
+def wsgi(environ: Any, start_response: Any) -> list[bytes]:
+    """Respond as to any request."""
+    start_response("404 Not Found", [("Content-Length", "4")])
+    return [b"wsgi"]
+
+
+app.mount("/mounted", mounted, interface="asgi")
+app.mount("/wsgi", wsgi, interface="wsgi")

@@ -1,0 +1,194 @@
+"""WebSockets of native handlers, byte by byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.loops import Serving
+from support.server import Server
+from support.waiting import wait_until
+from support.websocket import (
+    BINARY,
+    TEXT,
+    Frame,
+    WebSocket,
+    close_frame,
+    closing,
+    connect,
+    frame,
+    handshake,
+    text,
+)
+
+APP = "sockets/native.py"
+
+
+@pytest.fixture(scope="module")
+def server(serving: Serving) -> Server:
+    """Serve the application."""
+    return serving(APP)
+
+
+@pytest.fixture
+def socket(server: Server) -> Iterator[WebSocket]:
+    """Connect to it."""
+    with connect(server) as socket:
+        yield socket
+
+
+def noted(server: Server, name: str) -> Any:
+    """Return what the application has noted."""
+    with server.connect() as client:
+        return client.get("/seen").json().get(name)
+
+
+def test_an_echo(server: Server, socket: WebSocket) -> None:
+    socket.open("/echo")
+    for content in ("a", "", "\u20ac", "x" * 100_000):
+        socket.say(content)
+        assert socket.frame() == text(content)
+    socket.send(frame(BINARY, b"\x00\xff"))
+    assert socket.frame() == Frame(BINARY, b"\x00\xff")
+    socket.send(close_frame(4000, "enough"))
+    assert socket.frame().content[:2] == (4000).to_bytes(2, "big")
+    assert socket.is_closed()
+    wait_until(lambda: noted(server, "echo") == [False, 4000, "enough"])
+
+
+def test_a_burst_before_the_handshake_has_its_response(socket: WebSocket) -> None:
+    texts = [str(number) for number in range(500)]
+    socket.send(handshake("/echo") + b"".join(frame(TEXT, each) for each in texts))
+    socket.read_opening()
+    assert [socket.frame() for _ in texts] == [text(each) for each in texts]
+
+
+def test_the_attributes_of_the_request(socket: WebSocket) -> None:
+    socket.open("/request/a%20b/-7?q=1", "X-Own: 2", "Cookie: a=b")
+    assert json.loads(socket.frame().content) == {
+        "path": "/request/a b/-7",
+        "path_params": {"name": "a b", "number": -7},
+        "arguments": ["a b", -7],
+        "query": "1",
+        "header": "2",
+        "cookies": {"a": "b"},
+        "method": "GET",
+        "host": "test",
+        "client": "127.0.0.1",
+        "state": {},
+        "app": True,
+    }
+    assert socket.frame() == closing(1000)
+
+
+def test_a_path_may_have_both(socket: WebSocket) -> None:
+    assert socket.get("/both").content == b"a page"
+    socket.open("/both")
+    assert socket.frame() == text("a WebSocket")
+
+
+@pytest.mark.parametrize(("path", "status"), [("/page", 200), ("/nowhere", 404), ("/wsgi/x", 404)])
+def test_without_a_route_it_is_an_ordinary_request(
+    socket: WebSocket, path: str, status: int
+) -> None:
+    socket.send(handshake(path))
+    assert socket.read().status == status
+
+
+def test_an_acceptance_with_subprotocol_and_headers(socket: WebSocket) -> None:
+    reply = socket.open("/accept", "Sec-WebSocket-Protocol: a, b")
+    assert (reply.get("sec-websocket-protocol"), reply.get("x-own")) == ("b", "1")
+    assert socket.frame() == text("['a', 'b'] b")
+    assert socket.frame() == text("the handshake of this WebSocket has its response already")
+
+
+def test_a_rejection(server: Server, socket: WebSocket) -> None:
+    socket.send(handshake("/reject"))
+    reply = socket.read()
+    assert (reply.status, reply.content) == (401, b"who are you?")
+    assert reply.get("www-authenticate") == "Basic"
+    wait_until(lambda: noted(server, "rejected") == "this WebSocket was refused")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "content"),
+    [
+        ("/raises/status", 418, b"418 I'm a Teapot: no tea\n"),
+        ("/raises/handled", 404, b"WebSocket: handled"),
+        ("/raises/before", 500, b"500 Internal Server Error\n"),
+        ("/unoffered", 500, b"500 Internal Server Error\n"),
+        ("/returns/nothing", 403, b""),
+        ("/returns/text", 200, b"text"),
+        ("/returns/response", 410, b"gone"),
+    ],
+)
+def test_a_handler_that_ends_before_it_accepts(
+    socket: WebSocket, path: str, status: int, content: bytes
+) -> None:
+    socket.send(handshake(path))
+    reply = socket.read()
+    assert (reply.status, reply.content.lower()) == (status, content.lower())
+
+
+def test_a_handler_that_raises_closes_with_1011(server: Server, socket: WebSocket) -> None:
+    socket.open("/raises/after")
+    assert [socket.frame(), socket.frame()] == [text("open"), closing(1011)]
+    server.wait_line("GET /raises/after: the handler of a WebSocket raised")
+    server.wait_line("ValueError: after it was accepted")
+
+
+def test_receiving_after_the_end(server: Server, socket: WebSocket) -> None:
+    socket.open("/receive")
+    socket.send(frame(BINARY, b"x") + close_frame(1001, "bye"))
+    assert socket.frame() == text("bytes b'x'")
+    wait_until(lambda: noted(server, "send") == [1001, "bye"])
+    assert noted(server, "receive") == [1001, "bye", "1001: bye"]
+
+
+def test_closing(server: Server, socket: WebSocket) -> None:
+    socket.open("/close/4321")
+    assert socket.frame() == closing(4321, "because")
+    wait_until(lambda: noted(server, "closed") == "this WebSocket is closed")
+
+
+def test_a_code_that_may_not_be_sent(socket: WebSocket) -> None:
+    socket.open("/close/1006")
+    assert socket.frame().content.startswith(b"a close code is 1000 to 1003")
+
+
+def test_what_is_no_message(socket: WebSocket) -> None:
+    socket.open("/wrong")
+    for kind in ("dict", "NoneType", "int"):
+        said = socket.frame().content.decode()
+        assert said.startswith(f"TypeError: a message is a str or bytes, not {kind}")
+    assert socket.frame().content.startswith(b"UnicodeEncodeError")
+    assert [socket.frame(), socket.frame()] == [Frame(BINARY, b"a"), Frame(BINARY, b"b")]
+
+
+def test_topics(server: Server) -> None:
+    with connect(server) as one, connect(server) as two, connect(server) as other:
+        for socket, topic in ((one, "a"), (two, "a"), (other, "b")):
+            socket.open(f"/topics/{topic}")
+            assert socket.frame() == text("subscribed")
+        one.say("hello")
+        assert [one.frame(), two.frame()] == [text("hello"), text("hello")]
+        with server.connect() as client:
+            assert client.get("/publish/a/thread").content == b"published"
+        assert [one.frame(), two.frame()] == [text("thread"), text("thread")]
+        two.say("leave")
+        assert two.frame() == text("left")
+        one.say("again")
+        assert one.frame() == text("again")
+        for socket in (two, other):
+            socket.say("leave")
+            assert socket.frame() == text("left")
+
+
+def test_a_mounted_application_gets_its_own(socket: WebSocket) -> None:
+    socket.open("/mounted/x")
+    assert socket.frame() == text("/mounted /mounted/x")
+    socket.say("hello")
+    assert socket.frame() == text("hello")
