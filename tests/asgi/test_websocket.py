@@ -155,9 +155,7 @@ def test_36_messages_before_the_end_are_received_first(
     wait_until(lambda: seen("collected") == ["a", "b", 1001])
 
 
-def test_36_a_client_that_leaves_during_the_handshake(
-    server: Server, seen: Seen
-) -> None:
+def test_36_a_client_that_leaves_during_the_handshake(server: Server, seen: Seen) -> None:
     before = seen("waits")
     with connect(server) as socket:
         socket.send(handshake("/before/wait"))

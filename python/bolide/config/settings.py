@@ -155,7 +155,8 @@ class Settings:
         "File with the server's certificate, followed by the intermediate certificates, in PEM. "
         'Every address then uses TLS. "self-signed" generates one for localhost, for development. '
         "Of several certificates, each with its key in the same order, the one for the name that a "
-        "client asks for is used. The flag may be repeated; the variable separates files by commas.",
+        "client asks for is used. The flag may be repeated; the variable separates files by "
+        "commas.",
     )
     key: tuple[str, ...] = row(
         (), Paths(), TLS, "File with the private key of the certificate, in PEM."
@@ -187,9 +188,7 @@ class Settings:
         "Whether to ask clients for a certificate. optional also serves clients without one. An "
         "invalid one always ends the handshake.",
     )
-    tls_minimum: str = row(
-        "1.2", Choice(("1.2", "1.3")), TLS, "Minimum version of TLS."
-    )
+    tls_minimum: str = row("1.2", Choice(("1.2", "1.3")), TLS, "Minimum version of TLS.")
     alpn: tuple[str, ...] = row(
         tls.PROTOCOLS,
         Ordered(tls.PROTOCOLS),
