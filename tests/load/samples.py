@@ -88,6 +88,7 @@ def report(**changes: Any) -> dict[str, Any]:
             "fairness": 0.999,
         },
         "tls": None,
+        "websocket": None,
         "per_second": [
             {"second": 0, "ok": 9_000, "failed": 0, "p50_us": 1e3, "p99_us": 7e3, "max_us": 16e3},
             {"second": 1, "ok": 11_000, "failed": 0, "p50_us": 1e3, "p99_us": 9e3, "max_us": 12e3},
@@ -118,6 +119,8 @@ ERRORS = (
     "stream_reset",
     "goaway",
     "early_response",
+    "handshake",
+    "closed",
 )
 
 

@@ -229,7 +229,10 @@ def test_a_refused_port_is_one_line(load: Load) -> None:
 
 MISTAKES = [
     (["ftp://h/"], "'ftp://h/' is not a URL to load; give http://HOST:PORT/PATH, https://..."),
-    ([], "no URL to load; give http://HOST:PORT/PATH, https://... or unix:PATH"),
+    (
+        [],
+        "no URL to load; give http://HOST:PORT/PATH, https://..., ws://..., wss://... or unix:PATH",
+    ),
     (["http://h/", "--json", "--csv"], "--json, --csv and --view each set the output"),
     (["http://h/", "--body", "a", "--body-file", "b"], "--body and --body-file both set the con"),
     (["http://h/", "--body-file", "none"], "cannot read none: No such file or directory"),

@@ -70,7 +70,10 @@ def test_unix_socket(tmp_path: Path) -> None:
 
 
 MISTAKES = [
-    ((), "no URL to load; give http://HOST:PORT/PATH, https://... or unix:PATH"),
+    (
+        (),
+        "no URL to load; give http://HOST:PORT/PATH, https://..., ws://..., wss://... or unix:PATH",
+    ),
     (("ftp://h/",), "'ftp://h/' is not a URL to load; give http"),
     (("http://",), "'http://' is not a URL to load"),
     (("http://h:0/",), "'http://h:0/' is not a URL to load"),

@@ -11,7 +11,7 @@ from bolide import _core
 PERCENTILES = "min mean stdev p50 p75 p90 p95 p99 p99_9 p99_99 max".split()
 CLASSES = (
     "connect refused tls timeout reset early_eof short long malformed wrong_status wrong_body "
-    "unexpected_bytes late stream_reset goaway early_response"
+    "unexpected_bytes late stream_reset goaway early_response handshake closed"
 ).split()
 NOBODY = "127.0.0.1:1"
 

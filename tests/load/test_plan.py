@@ -34,6 +34,7 @@ def test_defaults() -> None:
         "streams": 1,
         "is_persistent": True,
         "http_version": "1.1",
+        "websocket": None,
         "source_addresses": [],
         "cpus": [],
         "is_sleepless": False,

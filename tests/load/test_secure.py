@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.load import summary, tls, verdict
+from bolide.load import summary, verdict
 from bolide.load.options import Options
+from bolide.load.transport import tls
 from load.conftest import StartCounting
 from load.samples import WHERE, report
 from support.server import Server, command

@@ -3,11 +3,12 @@
 //! One thread, one edge-triggered epoll set, one read per readiness into one buffer, one send per batch: like Bolide, but without HTTP. It
 //! counts request ends and sends as many prepared responses. It needs two facts of HTTP, which it reads from a connection's first request
 //! only: whether to close afterwards, and whether the client uses HTTP/1.0 (ApacheBench). A connection that starts with the preface of
-//! HTTP/2 gets the same as frames (`frames.rs`), with TLS or without.
+//! HTTP/2 gets the same as frames (`frames.rs`), one that asks for WebSocket gets its messages back (`messages.rs`), with TLS or without.
 
 mod connection;
 mod counter;
 mod frames;
+mod messages;
 mod response;
 
 use std::io;

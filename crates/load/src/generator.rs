@@ -1,4 +1,4 @@
-//! Generates HTTP/1 or HTTP/2 load, with or without TLS, according to a [`Plan`], and checks every response.
+//! Generates HTTP/1, HTTP/2 or WebSocket load, with or without TLS, according to a [`Plan`], and checks every response.
 //!
 //! In a closed loop each connection sends a batch of requests (one, or the pipeline depth) in one send, waits for all responses, and sends
 //! the next: latencies are service times under saturation. In an open loop requests are sent according to a schedule, however fast the
@@ -6,10 +6,12 @@
 //! class, and never as throughput.
 //!
 //! Start reading at [`Run`], then `load_thread` (one thread: sockets and time), `checker` (bytes to verdicts, without I/O), `session`
-//! (HTTP/2: frames to verdicts), `schedule`
-//! (load over time, without a clock), `tally` and `series` (the counts).
+//! (HTTP/2: frames to verdicts), `channel`
+//! (WebSocket: the same), `schedule` (load over time, without a clock), `tally` and `series` (the counts).
 
+mod batch;
 mod board;
+mod channel;
 mod checker;
 mod connection;
 mod dial;
@@ -26,8 +28,11 @@ mod session;
 mod tally;
 mod tls;
 
+pub use channel::WebSocketReport;
 pub use error::{ErrorClass, Errors};
-pub use plan::{Address, Expectation, Limit, Plan, Protocol, Request, Shape, Stage};
+pub use plan::{
+    Address, Expectation, Limit, Pattern, Plan, Protocol, Request, Shape, Stage, WebSocket,
+};
 pub use report::{Lag, Latency, Progress, Report, Second, Served};
 pub use run::{Run, run};
 pub use tls::{Tls, TlsReport};

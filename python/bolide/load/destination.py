@@ -11,9 +11,11 @@ from bolide.config.address import Address
 from bolide.errors import ConfigError, Error
 
 CONNECT_S = 5.0
-FORMS = "http://HOST:PORT/PATH, https://... or unix:PATH"
-PORTS = {"http": 80, "https": 443}
+FORMS = "http://HOST:PORT/PATH, https://..., ws://..., wss://... or unix:PATH"
+PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 """The schemes and their ports."""
+_Parts = tuple[str, str, int, tuple[str, int]]
+"""Scheme, host, port, and the target with its weight."""
 _WEIGHT = re.compile(r"(.+?)\*([0-9]{1,9})")
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F))
 
@@ -24,7 +26,8 @@ class Destination:
 
     `address` is where to connect ("127.0.0.1:80", "unix:PATH"), `host` the value of Host, `name`
     and `port` what the user wrote (port 0 for a UNIX socket), `targets` pairs of a request target
-    and its weight, `url` the first URL without its weight. `is_secure` means https.
+    and its weight, `url` the first URL without its weight. `is_secure` means https or wss,
+    `is_websocket` ws or wss.
     """
 
     address: str
@@ -34,6 +37,7 @@ class Destination:
     targets: tuple[tuple[str, int], ...]
     url: str
     is_secure: bool = False
+    is_websocket: bool = False
 
 
 def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destination:
@@ -55,29 +59,38 @@ def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destinatio
     if target:
         raise ConfigError("--target is for unix:PATH; write the target into the URL instead")
     first, *others = (_internet(url) for url in urls)
-    for url, other in zip(urls[1:], others, strict=True):
-        if other[:3] != first[:3]:
-            raise ConfigError(
-                f"{url!r} names another server than {urls[0]!r}; a run loads only one server"
-            )
-    is_secure, name, port, _ = first
+    _refuse_others(urls, [first, *others])
+    scheme, name, port, _ = first
+    is_secure, is_websocket = scheme in ("https", "wss"), scheme in ("ws", "wss")
     host = f"[{name}]" if ":" in name else name
     targets = tuple(each[3] for each in (first, *others))
     via = (name, port)
-    if proxy and is_secure:
+    if proxy and (is_secure or is_websocket):
         raise ConfigError(f"{urls[0]!r} needs a tunnel through the proxy; give an http:// URL")
     if proxy:
         via = _proxy(proxy)
         targets = tuple((f"http://{host}:{port}{path}", weight) for path, weight in targets)
     return Destination(
         address=_listening(*via, urls[0]),
-        host=host if port == PORTS["https" if is_secure else "http"] else f"{host}:{port}",
+        host=host if port == PORTS[scheme] else f"{host}:{port}",
         name=name,
         port=port,
         targets=targets,
         url=_without_weight(urls[0])[0],
         is_secure=is_secure,
+        is_websocket=is_websocket,
     )
+
+
+def _refuse_others(urls: tuple[str, ...], found: list[_Parts]) -> None:
+    """Refuse URLs of several servers, and several of WebSockets."""
+    for url, other in zip(urls, found, strict=True):
+        if other[:3] != found[0][:3]:
+            raise ConfigError(
+                f"{url!r} names another server than {urls[0]!r}; a run loads only one server"
+            )
+    if found[0][0] in ("ws", "wss") and len(urls) > 1:
+        raise ConfigError(f"{urls[1]!r} is one URL too many: every connection opens one WebSocket")
 
 
 def _local(urls: tuple[str, ...], target: str, proxy: str) -> Destination:
@@ -104,8 +117,8 @@ def _local(urls: tuple[str, ...], target: str, proxy: str) -> Destination:
     )
 
 
-def _internet(url: str) -> tuple[bool, str, int, tuple[str, int]]:
-    """Return whether it is https, the host, the port, and the target with its weight."""
+def _internet(url: str) -> _Parts:
+    """Return the scheme, the host, the port, and the target with its weight."""
     plain, weight = _without_weight(url)
     try:
         parts = urlsplit(plain)
@@ -117,7 +130,7 @@ def _internet(url: str) -> tuple[bool, str, int, tuple[str, int]]:
     if "@" in parts.netloc:
         raise ConfigError(f"{url!r} contains a user; give -H 'Authorization: ...' instead")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return parts.scheme == "https", parts.hostname, port, (_quoted(target), weight)
+    return parts.scheme, parts.hostname, port, (_quoted(target), weight)
 
 
 def _without_weight(url: str) -> tuple[str, int]:

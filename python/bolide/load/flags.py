@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from bolide.flags import TIME, count
+from bolide.load.transport.websocket import PATTERNS
 from bolide.load.views import VIEWS
 
 
@@ -66,7 +67,7 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
             "HEADER",
             "Header 'Name: value'; may be repeated.",
         ),
-        _value("--body", "TEXT", "Content of the requests."),
+        _value("--body", "TEXT", "Content of the requests, or of the messages."),
         _file("--body-file", "File with the content of the requests."),
         _value("--target", "PATH", "Request target for unix:PATH. [/]", default=""),
         _file("--request-file", "Requests with weights, in TOML (docs/load.md)."),
@@ -74,6 +75,19 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
         _switch("--http1.0 is_http10", "Use HTTP/1.0."),
         _switch("--http2 is_http2", "Use HTTP/2, for http:// with prior knowledge."),
         _several("--source source_addresses", "ADDRESS", "Source address; may be repeated."),
+    ),
+    "WebSocket, for ws:// and wss://": (
+        _count("--depth", "Messages in one send, outstanding per connection. [1]", 1),
+        _value(
+            "--pattern",
+            "|".join(PATTERNS),
+            "What the server does with a message. [echo]",
+            type=click.Choice(PATTERNS),
+            default="echo",
+        ),
+        _value("--message-bytes", "BYTES", "Size of a message. [64]", type=click.IntRange(0)),
+        _switch("--binary is_binary", "Send binary messages, not text."),
+        _switch("--compress is_compressed", "Require permessage-deflate."),
     ),
     "TLS": (
         _switch("--insecure is_insecure", "Do not verify the server's certificate."),

@@ -45,6 +45,13 @@ class Options:
     stages: str = ""
     ramp_up_s: float = 0.0
 
+    # WebSocket
+    depth: int = 1
+    pattern: str = "echo"
+    message_bytes: int | None = None
+    is_binary: bool = False
+    is_compressed: bool = False
+
     # requests
     is_persistent: bool = True
     http_version: str = "1.1"

@@ -12,10 +12,11 @@ import socket
 from typing import Any
 
 from bolide.errors import ConfigError
-from bolide.load import stage, tls
+from bolide.load import stage
 from bolide.load.destination import Destination
 from bolide.load.options import DURATION_S, Options
 from bolide.load.request import requests
+from bolide.load.transport import tls, websocket
 
 Plan = dict[str, Any]
 CPUS_MAX = 4096
@@ -38,6 +39,7 @@ def build(options: Options, destination: Destination) -> Plan:
         "streams": options.streams,
         "is_persistent": options.is_persistent,
         "http_version": options.http_version,
+        "websocket": websocket.of(options, destination),
         "source_addresses": _sources(options, destination),
         "cpus": _processors(options.cpus),
         "is_sleepless": options.sleepless,

@@ -22,9 +22,11 @@ def requests(options: Options, destination: Destination) -> list[dict[str, Any]]
     lines = [field.read(text, "--header") for text in options.headers]
     lines, host = field.take_host(lines)
     host = host or destination.host
+    # The content of a WebSocket's request is its messages'.
+    fixed = {"method": "GET"} if destination.is_websocket else {}
     if not options.request_file:
         return [
-            _request(options, lines, host, {"target": target, "weight": weight})
+            _request(options, lines, host, fixed | {"target": target, "weight": weight})
             for target, weight in destination.targets
         ]
     if options.method or options.body is not None:

@@ -35,6 +35,7 @@ def _title(plan: dict[str, Any], destination: Destination) -> str:
     parts = [_number(plan["connections"], "connection")]
     if plan["pipeline_depth"] > 1:
         parts.append(f"{plan['pipeline_depth']} deep")
+    parts += _messages(plan["websocket"]) if plan.get("websocket") else []
     if plan["http_version"] == "2":
         parts.append(f"{_number(plan['streams'], 'stream')} each")
     if not plan["is_persistent"]:
@@ -47,6 +48,14 @@ def _title(plan: dict[str, Any], destination: Destination) -> str:
     elif plan.get("stages"):
         parts.append(_number(len(plan["stages"]), "stage"))
     return f"{destination.url}: {', '.join(parts)}"
+
+
+def _messages(websocket: dict[str, Any]) -> list[str]:
+    """Describe the messages of a plan."""
+    parts = [f"{websocket['depth']} deep"] if websocket["depth"] > 1 else []
+    kind = "binary" if websocket["is_binary"] else "text"
+    parts.append(f"{websocket['pattern']} of {websocket['message_bytes']:,} B {kind}")
+    return [*parts, "permessage-deflate"] if websocket["is_compressed"] else parts
 
 
 def _figures(report: Report, plan: dict[str, Any]) -> list[str]:

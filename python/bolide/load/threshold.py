@@ -34,6 +34,8 @@ CLASSES = (
     "stream_reset",
     "goaway",
     "early_response",
+    "handshake",
+    "closed",
 )
 """The engine's classes of failure."""
 

@@ -50,6 +50,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         _failures(report, plan),
         _tls(report),
         _http2(report, plan),
+        _websocket(report),
         _closing(report, plan),
         _generator(report, plan),
         _shared_processors(report),
@@ -126,6 +127,20 @@ def _http2(report: Report, plan: dict[str, Any]) -> str:
         "the server does not speak HTTP/2 without TLS: leave out --http2, give an https:// URL, or "
         "enable it there (bolide serve --h2c)"
     )
+
+
+def _websocket(report: Report) -> str:
+    """Name why connections were no WebSockets, or violated the protocol."""
+    found = report["websocket"]
+    if not found or not (found["first_failure"] or found["closes"]):
+        return ""
+    if not found["first_failure"]:
+        closes = ", ".join(f"{count:,} x {code}" for code, count in sorted(found["closes"].items()))
+        return f"the server closed WebSockets: {closes}"
+    refused = sum(found["refusals"].values())
+    if not refused:
+        return f"the server violated the protocol: {found['first_failure']}"
+    return f"the server refused {refused:,} WebSockets: {found['first_failure']}"
 
 
 def _closing(report: Report, plan: dict[str, Any]) -> str:

@@ -2,13 +2,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use memchr::memmem;
 use net::{Interest, Received, Sent, Transport};
 use wire::h2::PREFACE;
 
 use super::Responder;
 use super::counter::Tail;
 use super::frames::{Frames, Refused};
+use super::messages::{Messages, value};
 use super::response::Kind;
 
 /// Whether a connection is kept.
@@ -36,6 +36,8 @@ enum Stage {
     Counting(Kind, Tail),
     /// HTTP/2.
     Frames(Box<Frames>),
+    /// WebSocket.
+    Messages(Box<Messages>),
     /// Nothing follows the records of TLS that wait for the socket.
     Ending,
 }
@@ -62,7 +64,11 @@ impl Connection {
     }
 
     fn owes(&self) -> bool {
-        let has_frames = matches!(&self.stage, Stage::Frames(it) if !it.unsent().is_empty());
+        let has_frames = match &self.stage {
+            Stage::Frames(frames) => !frames.unsent().is_empty(),
+            Stage::Messages(messages) => !messages.unsent().is_empty(),
+            _ => false,
+        };
         self.owed > 0 || has_frames || self.transport.owes()
     }
 
@@ -112,10 +118,13 @@ impl Connection {
 
     /// Counts the requests that end in the first `received` bytes of the buffer, and owes the responses.
     fn take(&mut self, received: usize, responder: &mut Responder) -> Result<u64, Refused> {
+        if let Stage::Messages(messages) = &mut self.stage {
+            return messages.take(responder.buffer.get_mut(..received).unwrap_or_default());
+        }
         let data = responder.buffer.get(..received).unwrap_or_default();
         let responses = &responder.responses;
         let (kind, count) = match &mut self.stage {
-            Stage::Ending => return Err(Refused),
+            Stage::Ending | Stage::Messages(_) => return Err(Refused),
             Stage::Frames(frames) => return frames.take(data, responses.frames()),
             Stage::Counting(kind, tail) => (*kind, responder.counter.count(tail, data)),
             Stage::First(early) => {
@@ -141,7 +150,13 @@ impl Connection {
                     }
                     return Ok(0);
                 };
-                let kind = kind(joined.get(..length).unwrap_or_default());
+                let (head, rest) = joined.split_at_checked(length).ok_or(Refused)?;
+                if let Some(mut messages) = Messages::of(head) {
+                    let count = messages.take(&mut rest.to_vec())?;
+                    self.stage = Stage::Messages(Box::new(messages));
+                    return Ok(count);
+                }
+                let kind = kind(head);
                 let mut tail = Tail::default();
                 let count = responder.counter.count(&mut tail, joined);
                 self.stage = Stage::Counting(kind, tail);
@@ -169,6 +184,11 @@ impl Connection {
                 }
                 Sent::Broken(_) => Outcome::Close,
             },
+            Stage::Messages(messages) => match self.transport.send(messages.unsent()) {
+                Sent::Bytes(count) if messages.note_sent(count) => self.end(),
+                Sent::Bytes(_) => Outcome::Keep,
+                Sent::Broken(_) => Outcome::Close,
+            },
             Stage::Counting(kind, _) => {
                 let kind = *kind;
                 self.send_block(kind, responder)
@@ -194,13 +214,18 @@ impl Connection {
             }
         }
         match kind {
-            Kind::Closing if self.transport.announce_end() => Outcome::Close,
-            Kind::Closing => {
-                self.stage = Stage::Ending;
-                Outcome::Keep
-            }
+            Kind::Closing => self.end(),
             Kind::Persistent | Kind::PersistentStated => Outcome::Keep,
         }
+    }
+
+    /// Everything is sent.
+    fn end(&mut self) -> Outcome {
+        if self.transport.announce_end() {
+            return Outcome::Close;
+        }
+        self.stage = Stage::Ending;
+        Outcome::Keep
     }
 }
 
@@ -212,7 +237,7 @@ impl AsFd for Connection {
 
 /// What a connection's first request asks for. Simple and trusting, since the peer is a load generator.
 fn kind(request: &[u8]) -> Kind {
-    let option = connection_option(request).unwrap_or_default();
+    let option = value(request, b"connection:").unwrap_or_default();
     let line_end = memchr::memchr(b'\r', request).unwrap_or(request.len());
     if request
         .get(..line_end)
@@ -229,17 +254,6 @@ fn kind(request: &[u8]) -> Kind {
     } else {
         Kind::Persistent
     }
-}
-
-fn connection_option(request: &[u8]) -> Option<&[u8]> {
-    let mut lines = memmem::find_iter(request, b"\r\n").filter_map(|at| request.get(at + 2..));
-    let name = b"connection:";
-    let line = lines.find(|line| {
-        line.get(..name.len())
-            .is_some_and(|it| it.eq_ignore_ascii_case(name))
-    })?;
-    let end = memchr::memchr(b'\r', line)?;
-    Some(line.get(name.len()..end)?.trim_ascii())
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use net::Transport;
 use wire::h2::ErrorCode;
+use wire::websocket::CloseCode;
 
+use super::channel::Channel;
 use super::pipeline::Pipeline;
 use super::plan::Protocol;
 use super::session::{Job, Session};
@@ -26,7 +28,9 @@ pub(super) struct Connection {
     pub(super) connect_ns: u64,
     /// When it became able to take another request.
     pub(super) free_since_ns: u64,
-    /// The connection is established.
+    /// The handshake of TLS is complete.
+    pub(super) is_secured: bool,
+    /// The connection is established, with the handshakes of TLS and WebSocket.
     pub(super) is_established: bool,
     /// The poller reports when it is writable.
     pub(super) is_write_watched: bool,
@@ -44,6 +48,8 @@ pub(super) enum Exchange {
     Pipeline(Pipeline),
     /// HTTP/2: each on a stream.
     Session(Box<Session>),
+    /// WebSocket: messages one after the other.
+    Channel(Box<Channel>),
 }
 
 impl Exchange {
@@ -51,14 +57,19 @@ impl Exchange {
     fn reset(&mut self, job: Job<'_>, protocol: Protocol) {
         match self {
             Exchange::Pipeline(pipeline) => pipeline.reset(),
-            Exchange::Session(_) => *self = Exchange::new(job, protocol),
+            Exchange::Session(_) | Exchange::Channel(_) => *self = Exchange::new(job, protocol),
         }
     }
 
     fn new(job: Job<'_>, protocol: Protocol) -> Exchange {
-        match protocol {
-            Protocol::Http10 | Protocol::Http11 { .. } => Exchange::Pipeline(Pipeline::new()),
-            Protocol::Http2 { streams } => Exchange::Session(Box::new(Session::new(job, streams))),
+        match (protocol, job.messages) {
+            (Protocol::Http2 { streams }, _) => {
+                Exchange::Session(Box::new(Session::new(job, streams)))
+            }
+            (Protocol::WebSocket(_), Some(messages)) => {
+                Exchange::Channel(Box::new(Channel::new(messages)))
+            }
+            _ => Exchange::Pipeline(Pipeline::new()),
         }
     }
 }
@@ -73,6 +84,16 @@ pub(super) struct Stamp {
     /// The position of the oldest of them in the mix.
     pub(super) position: u32,
     pub(super) count: u32,
+}
+
+impl Stamp {
+    /// A request that was not sent.
+    pub(super) const ONE: Stamp = Stamp {
+        intended_ns: 0,
+        sent_ns: 0,
+        position: 0,
+        count: 1,
+    };
 }
 
 /// The stages of a connection's life.
@@ -104,6 +125,7 @@ impl Connection {
             served_before: 0,
             connect_ns: 0,
             free_since_ns: 0,
+            is_secured: false,
             is_established: false,
             is_write_watched: false,
             is_new: true,
@@ -116,8 +138,9 @@ impl Connection {
     #[inline]
     pub(super) fn unsent<'a>(&'a self, job: Job<'a>) -> &'a [u8] {
         match &self.exchange {
-            Exchange::Pipeline(pipeline) => pipeline.unsent(job.mix),
+            Exchange::Pipeline(pipeline) => pipeline.batch.unsent(job.mix),
             Exchange::Session(session) => session.unsent(),
+            Exchange::Channel(channel) => channel.unsent(job.mix),
         }
     }
 
@@ -126,10 +149,11 @@ impl Connection {
     pub(super) fn note_sent(&mut self, count: usize, job: Job<'_>) -> bool {
         match &mut self.exchange {
             Exchange::Pipeline(pipeline) => {
-                pipeline.unsent_from += count;
-                pipeline.unsent_from < job.mix.offset(pipeline.batch_end)
+                pipeline.batch.note_sent(count);
+                !pipeline.batch.unsent(job.mix).is_empty()
             }
             Exchange::Session(session) => session.note_sent(count, job),
+            Exchange::Channel(channel) => channel.note_sent(count, job.mix),
         }
     }
 
@@ -137,7 +161,8 @@ impl Connection {
     #[inline]
     pub(super) fn add(&mut self, stamp: Stamp, job: Job<'_>) {
         match &mut self.exchange {
-            Exchange::Pipeline(pipeline) => pipeline.stamps.push_back(stamp),
+            Exchange::Pipeline(pipeline) => pipeline.batch.stamps.push_back(stamp),
+            Exchange::Channel(channel) => channel.batch.stamps.push_back(stamp),
             Exchange::Session(session) => {
                 for turn in 0..stamp.count {
                     let position = job.mix.advanced(stamp.position, turn);
@@ -157,8 +182,21 @@ impl Connection {
     pub(super) fn assign(&mut self, job: Job<'_>, position: u32, count: u32) {
         self.outstanding += count;
         self.is_used = true;
-        if let Exchange::Pipeline(pipeline) = &mut self.exchange {
-            pipeline.assign(job.mix, position, count);
+        match (&mut self.exchange, job.messages) {
+            (Exchange::Pipeline(pipeline), _) => pipeline.batch.assign(job.mix, position, count),
+            (Exchange::Channel(channel), Some(messages)) => {
+                channel.assign(messages, job.mix, position, count);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether requests can be sent as soon as the socket accepts them: a handshake of WebSocket, if it needs one, is complete.
+    #[inline]
+    pub(super) fn is_upgraded(&self) -> bool {
+        match &self.exchange {
+            Exchange::Pipeline(_) | Exchange::Session(_) => true,
+            Exchange::Channel(channel) => channel.is_open(),
         }
     }
 
@@ -166,8 +204,10 @@ impl Connection {
     #[inline]
     pub(super) fn room(&self, job: Job<'_>, protocol: Protocol) -> u32 {
         match &self.exchange {
-            Exchange::Pipeline(pipeline) if !pipeline.unsent(job.mix).is_empty() => 0,
-            Exchange::Pipeline(_) => protocol.depth().saturating_sub(self.outstanding),
+            Exchange::Pipeline(_) | Exchange::Channel(_) if !self.unsent(job).is_empty() => 0,
+            Exchange::Pipeline(_) | Exchange::Channel(_) => {
+                protocol.depth().saturating_sub(self.outstanding)
+            }
             Exchange::Session(session) => session.limit().saturating_sub(self.outstanding),
         }
     }
@@ -176,8 +216,8 @@ impl Connection {
     #[inline]
     pub(super) fn batch_room(&self, protocol: Protocol) -> u32 {
         match &self.exchange {
-            Exchange::Pipeline(_) if self.outstanding > 0 => 0,
-            Exchange::Pipeline(_) => protocol.depth(),
+            Exchange::Pipeline(_) | Exchange::Channel(_) if self.outstanding > 0 => 0,
+            Exchange::Pipeline(_) | Exchange::Channel(_) => protocol.depth(),
             Exchange::Session(session) => session.limit().saturating_sub(self.outstanding),
         }
     }
@@ -185,7 +225,8 @@ impl Connection {
     /// Sets the send time of requests whose first byte is not sent yet.
     pub(super) fn restamp(&mut self, job: Job<'_>, now_ns: u64) {
         match &mut self.exchange {
-            Exchange::Pipeline(pipeline) => pipeline.restamp(job.mix, now_ns),
+            Exchange::Pipeline(pipeline) => pipeline.batch.restamp(job.mix, now_ns),
+            Exchange::Channel(channel) => channel.batch.restamp(job.mix, now_ns),
             // Streams are opened on an established connection, or wait for that.
             Exchange::Session(session) if !self.is_established => session.restamp(now_ns),
             Exchange::Session(_) => {}
@@ -195,19 +236,17 @@ impl Connection {
     /// Sets the send time of all outstanding requests.
     pub(super) fn restamp_all(&mut self, now_ns: u64) {
         match &mut self.exchange {
-            Exchange::Pipeline(pipeline) => {
-                for stamp in &mut pipeline.stamps {
-                    stamp.sent_ns = now_ns;
-                }
-            }
+            Exchange::Pipeline(pipeline) => pipeline.batch.restamp_all(now_ns),
             Exchange::Session(session) => session.restamp(now_ns),
+            Exchange::Channel(channel) => channel.batch.restamp_all(now_ns),
         }
     }
 
     /// When the oldest outstanding request was sent.
     pub(super) fn oldest_ns(&self) -> Option<u64> {
         match &self.exchange {
-            Exchange::Pipeline(pipeline) => pipeline.stamps.front().map(|it| it.sent_ns),
+            Exchange::Pipeline(Pipeline { batch, .. }) => batch.stamps.front().map(|it| it.sent_ns),
+            Exchange::Channel(channel) => channel.batch.stamps.front().map(|it| it.sent_ns),
             Exchange::Session(session) => session.oldest_ns(),
         }
     }
@@ -215,7 +254,8 @@ impl Connection {
     /// The requests without a response; they are forgotten.
     pub(super) fn take_stamps(&mut self) -> VecDeque<Stamp> {
         match &mut self.exchange {
-            Exchange::Pipeline(pipeline) => std::mem::take(&mut pipeline.stamps),
+            Exchange::Pipeline(pipeline) => std::mem::take(&mut pipeline.batch.stamps),
+            Exchange::Channel(channel) => std::mem::take(&mut channel.batch.stamps),
             Exchange::Session(session) => session.take_stamps(),
         }
     }
@@ -227,15 +267,22 @@ impl Connection {
         count
     }
 
-    /// Closes the socket; its end is announced if it uses HTTP/2 or TLS.
-    pub(super) fn disconnect(&mut self) {
+    /// Closes the socket; its end is announced if it uses HTTP/2, WebSocket or TLS.
+    pub(super) fn disconnect(&mut self, job: Job<'_>) {
         let Some(socket) = self.socket.take().filter(|_| self.is_established) else {
             return;
         };
-        if let Exchange::Session(session) = &mut self.exchange {
-            session.leave(ErrorCode::NO_ERROR);
-            // If there is no room for it, the end of the connection has to do.
-            let _ = socket.send(session.unsent());
+        // If there is no room for it, the end of the connection has to do.
+        match &mut self.exchange {
+            Exchange::Pipeline(_) => {}
+            Exchange::Session(session) => {
+                session.leave(ErrorCode::NO_ERROR);
+                let _ = socket.send(session.unsent());
+            }
+            Exchange::Channel(channel) => {
+                channel.close(Some(CloseCode::NORMAL), String::new(), job.mix);
+                let _ = socket.send(channel.unsent(job.mix));
+            }
         }
         if socket.is_secure() {
             socket.announce_end();
@@ -245,20 +292,22 @@ impl Connection {
     /// How many requests were begun and are not completely sent.
     pub(super) fn incomplete(&self, job: Job<'_>) -> u32 {
         match &self.exchange {
-            Exchange::Pipeline(pipeline) => pipeline.incomplete(job.mix),
+            Exchange::Pipeline(pipeline) => pipeline.batch.incomplete(job.mix),
             Exchange::Session(session) => session.incomplete(),
+            Exchange::Channel(channel) => channel.incomplete(job.mix),
         }
     }
 
     /// Closes the socket and drops outstanding requests. Returns how many of them were not completely sent.
     pub(super) fn close(&mut self, job: Job<'_>, protocol: Protocol, stage: Stage) -> u32 {
         let unsent = self.incomplete(job);
-        self.disconnect();
+        self.disconnect(job);
         self.stage = stage;
         self.exchange.reset(job, protocol);
         self.outstanding = 0;
         self.early = Vec::new();
         self.served_before = self.served;
+        self.is_secured = false;
         self.is_established = false;
         self.is_write_watched = false;
         unsent

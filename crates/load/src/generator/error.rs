@@ -37,11 +37,15 @@ pub enum ErrorClass {
     GoAway,
     /// The response was complete before the request was sent.
     EarlyResponse,
+    /// WebSocket: the server refused the handshake, or responded to it wrongly.
+    Handshake,
+    /// WebSocket: the server closed the connection before the response.
+    Closed,
 }
 
 impl ErrorClass {
     /// All classes.
-    pub const ALL: [ErrorClass; 16] = [
+    pub const ALL: [ErrorClass; 18] = [
         ErrorClass::Connect,
         ErrorClass::Refused,
         ErrorClass::Tls,
@@ -58,6 +62,8 @@ impl ErrorClass {
         ErrorClass::StreamReset,
         ErrorClass::GoAway,
         ErrorClass::EarlyResponse,
+        ErrorClass::Handshake,
+        ErrorClass::Closed,
     ];
 
     /// The name in reports.
@@ -79,6 +85,8 @@ impl ErrorClass {
             ErrorClass::StreamReset => "stream_reset",
             ErrorClass::GoAway => "goaway",
             ErrorClass::EarlyResponse => "early_response",
+            ErrorClass::Handshake => "handshake",
+            ErrorClass::Closed => "closed",
         }
     }
 }

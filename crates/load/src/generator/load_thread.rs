@@ -1,12 +1,13 @@
 //! One thread's loop: sockets, timing and the order of work.
 //!
-//! [`exchange`] sends batches and receives their responses, [`frames`] is what HTTP/2 changes about that, [`dialling`] opens and closes connections, [`arrivals`] is the open loop,
+//! [`exchange`] sends batches and receives their responses, [`frames`] is what HTTP/2 changes about that, [`messages`] is WebSocket, [`dialling`] opens and closes connections, [`arrivals`] is the open loop,
 //! [`secure`] is what TLS adds, [`surplus`] looks for responses that no request asked for.
 
 mod arrivals;
 mod dialling;
 mod exchange;
 mod frames;
+mod messages;
 mod secure;
 mod surplus;
 mod window;
@@ -17,7 +18,10 @@ use std::sync::Arc;
 
 use net::{Events, Poller, Readiness, TlsClientConfig, precise_ns};
 
+use wire::websocket::Inflaters;
+
 use super::board::Board;
+use super::channel::Messages;
 use super::checker::{Checker, Kind};
 use super::connection::{Connection, Stage};
 use super::dial::Destination;
@@ -48,6 +52,8 @@ pub(super) struct Common {
     pub(super) mix: Mix,
     /// What is sent over HTTP/2.
     pub(super) requests: Requests,
+    /// What is sent over WebSocket.
+    pub(super) messages: Option<Messages>,
     pub(super) kinds: Arc<[Kind]>,
     pub(super) board: Board,
     pub(super) tls: Option<TlsClientConfig>,
@@ -61,6 +67,7 @@ impl Common {
             mix: &self.mix,
             kinds: &self.kinds,
             requests: &self.requests,
+            messages: self.messages.as_ref(),
         }
     }
 }
@@ -87,6 +94,7 @@ pub(super) struct LoadThread {
     poller: Poller,
     connections: Vec<Connection>,
     checker: Checker,
+    inflaters: Inflaters,
     tally: Tally,
     series: Series,
     window: Window,
@@ -152,6 +160,7 @@ impl LoadThread {
             tls: secure::own_config(&common),
             poller: Poller::new()?,
             checker: Checker::new(Arc::clone(&common.kinds)),
+            inflaters: Inflaters::default(),
             tally: Tally::new(rules),
             series: Series::default(),
             window: Window::new(plan),
@@ -314,9 +323,14 @@ impl LoadThread {
 
     /// Whether the load can start without waiting for anything.
     fn is_open(&self) -> bool {
-        let waits = self.schedule.is_some() || self.target > OPENING_MAX;
+        let waits = self.opens_without_requests() || self.target > OPENING_MAX;
         let is_staged = matches!(self.common.plan.shape, Shape::Connections(_));
         !waits || is_staged || (self.unopened == self.target && self.opening == 0)
+    }
+
+    /// Whether requests are assigned to connections that are open.
+    fn opens_without_requests(&self) -> bool {
+        self.schedule.is_some() || self.common.plan.protocol.is_broadcast()
     }
 
     fn end_second(&mut self) {
@@ -356,7 +370,10 @@ impl LoadThread {
         let incomplete = self.connections.iter();
         let incomplete = incomplete.map(|it| u64::from(it.incomplete(self.common.job())));
         self.tally.requests_sent -= incomplete.sum::<u64>();
-        self.connections.iter_mut().for_each(Connection::disconnect);
+        let job = self.common.job();
+        self.connections
+            .iter_mut()
+            .for_each(|it| it.disconnect(job));
         let used = self.connections.iter().filter(|it| it.is_used);
         Ok(Outcome {
             unfinished: under_way + overdue,

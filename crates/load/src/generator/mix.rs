@@ -2,6 +2,7 @@
 //!
 //! The start of the cycle is appended to it, as far as a batch reaches, so that every batch is one slice of bytes.
 
+use super::channel::messages;
 use super::{Plan, Protocol};
 
 /// Maximum number of requests in one cycle. Weights that need more are more exact than is useful.
@@ -22,6 +23,9 @@ impl Mix {
     /// # Errors
     /// If the cycle would be too long; the message is one line that says how to fix it.
     pub(super) fn new(plan: &Plan) -> Result<Mix, String> {
+        if let Protocol::WebSocket(websocket) = plan.protocol {
+            return messages::frames(plan, &websocket);
+        }
         let weights: Vec<u32> = plan.requests.iter().map(|it| it.weight).collect();
         let order = interleaved(&weights).ok_or_else(|| {
             format!("the weights make a cycle of more than {CYCLE_MAX} requests; round them")
@@ -31,18 +35,33 @@ impl Mix {
             Protocol::Http2 { .. } => Vec::new(),
             _ => plan.requests.iter().map(|it| it.bytes(plan)).collect(),
         };
+        let cycle = order.len();
+        let all = order
+            .iter()
+            .cycle()
+            .take(cycle + plan.protocol.depth() as usize);
+        let request = |kind: &u32| rendered.get(*kind as usize).map_or(&[][..], Vec::as_slice);
+        Mix::laid(cycle, all.map(|kind| (*kind, request(kind))))
+    }
+
+    /// A cycle of this length, followed by as much of its start as a batch may reach: kinds and bytes.
+    ///
+    /// # Errors
+    /// If they are too many bytes; the message is one line that says how to fix it.
+    pub(super) fn laid<T: AsRef<[u8]>>(
+        cycle: usize,
+        all: impl Iterator<Item = (u32, T)>,
+    ) -> Result<Mix, String> {
         let mut mix = Mix {
             bytes: Vec::new(),
             offsets: vec![0],
             kinds: Vec::new(),
-            cycle: order.len(),
+            cycle,
         };
-        let length = order.len() + plan.protocol.depth() as usize;
-        for kind in order.iter().cycle().take(length) {
-            let request = rendered.get(*kind as usize).map_or(&[][..], Vec::as_slice);
-            mix.bytes.extend_from_slice(request);
+        for (kind, bytes) in all {
+            mix.bytes.extend_from_slice(bytes.as_ref());
             mix.offsets.push(mix.bytes.len());
-            mix.kinds.push(*kind);
+            mix.kinds.push(kind);
             if mix.bytes.len() > BYTES_MAX {
                 let bytes_max = BYTES_MAX >> 20;
                 return Err(format!(
@@ -51,6 +70,12 @@ impl Mix {
             }
         }
         Ok(mix)
+    }
+
+    /// The bytes of `count` requests from a position.
+    #[inline]
+    pub(super) fn slice(&self, position: u32, count: u32) -> &[u8] {
+        self.bytes(self.offset(position), self.offset(position + count))
     }
 
     /// The kind of the request at a position.
@@ -66,12 +91,14 @@ impl Mix {
     }
 
     /// Where the request at a position starts in the bytes.
+    #[inline]
     pub(super) fn offset(&self, position: u32) -> usize {
         let last = self.offsets.last().copied().unwrap_or(0);
         self.offsets.get(position as usize).copied().unwrap_or(last)
     }
 
     /// The bytes from one offset to another.
+    #[inline]
     pub(super) fn bytes(&self, from: usize, to: usize) -> &[u8] {
         self.bytes.get(from..to).unwrap_or_default()
     }

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::tls::Tls;
+pub use websocket::{Pattern, WebSocket};
+
+mod websocket;
 
 /// Where the server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,6 +70,8 @@ pub enum Protocol {
         /// followed by the next request.
         streams: u32,
     },
+    /// WebSocket over HTTP/1.1: a connection is upgraded, and a request is a message.
+    WebSocket(WebSocket),
 }
 
 impl Protocol {
@@ -76,6 +81,7 @@ impl Protocol {
             Protocol::Http10 => 1,
             Protocol::Http11 { pipeline_depth } => pipeline_depth,
             Protocol::Http2 { streams } => streams,
+            Protocol::WebSocket(websocket) => websocket.depth,
         }
     }
 
@@ -85,6 +91,7 @@ impl Protocol {
             Protocol::Http10 => "HTTP/1.0",
             Protocol::Http11 { .. } => "HTTP/1.1",
             Protocol::Http2 { .. } => "HTTP/2",
+            Protocol::WebSocket(_) => "WebSocket",
         }
     }
 
@@ -93,10 +100,15 @@ impl Protocol {
         matches!(self, Protocol::Http2 { .. })
     }
 
+    /// Whether each message is sent by one connection and received by all.
+    pub(super) fn is_broadcast(self) -> bool {
+        matches!(self, Protocol::WebSocket(it) if it.pattern == Pattern::Broadcast)
+    }
+
     /// The name that is offered in a TLS handshake (RFC 7301).
     pub(super) fn alpn(self) -> &'static [u8] {
         match self {
-            Protocol::Http10 | Protocol::Http11 { .. } => b"http/1.1",
+            Protocol::Http10 | Protocol::Http11 { .. } | Protocol::WebSocket(_) => b"http/1.1",
             Protocol::Http2 { .. } => b"h2",
         }
     }
@@ -331,7 +343,11 @@ impl Plan {
         if self.requests.is_empty() {
             return refuse("there is no request to send");
         }
-        self.requests.iter().try_for_each(Request::check)
+        self.requests.iter().try_for_each(Request::check)?;
+        match &self.protocol {
+            Protocol::WebSocket(websocket) => websocket.check(self),
+            _ => Ok(()),
+        }
     }
 
     fn check_sources(&self) -> Result<(), String> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::channel::WebSocketReport;
 use super::error::Errors;
 use super::load_thread::{Common, Outcome};
 use super::series::{Series, table};
@@ -107,7 +108,8 @@ pub struct Report {
     pub head_bytes_received: u64,
     /// Bytes received per second.
     pub bytes_per_s: f64,
-    /// Requests that were completely sent, for the whole run: the number that the server's own counter shows.
+    /// Requests that were completely sent, for the whole run: the number that the server's own counter shows. A message that is broadcast
+    /// counts for each connection that has to receive it.
     pub requests_sent: u64,
     /// Open loop: requests that were due, per second.
     pub offered_per_s: Option<f64>,
@@ -130,10 +132,12 @@ pub struct Report {
     pub connections_max: u64,
     /// How evenly connections were served.
     pub connections_served: Served,
-    /// "HTTP/1.0", "HTTP/1.1" or "HTTP/2".
+    /// "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "WebSocket".
     pub protocol: &'static str,
     /// Handshakes; none without TLS.
     pub tls: Option<TlsReport>,
+    /// Handshakes and ends of WebSockets; none over HTTP.
+    pub websocket: Option<WebSocketReport>,
     /// The measured time second by second.
     pub per_second: Vec<Second>,
     /// The run was ended early.
@@ -243,7 +247,7 @@ fn statuses(outcomes: &[Outcome]) -> BTreeMap<u16, u64> {
     let mut all = BTreeMap::new();
     for outcome in outcomes {
         let counted = (0..).zip(&outcome.tally.statuses);
-        for (status, count) in counted.filter(|it| *it.1 > 0) {
+        for (status, count) in counted.filter(|it| it.0 > 0 && *it.1 > 0) {
             *all.entry(status).or_insert(0) += count;
         }
     }
@@ -314,6 +318,10 @@ impl Report {
                 .tls
                 .is_some()
                 .then(|| TlsReport::new(outcomes.iter().map(|it| &it.tally.tls), seconds)),
+            websocket: common.messages.is_some().then(|| {
+                let counts = outcomes.iter().map(|it| &it.tally.websocket);
+                counts.fold(WebSocketReport::default(), WebSocketReport::merge)
+            }),
             per_second: table(&series),
             was_stopped: common.board.is_stopped(),
             server_software: first

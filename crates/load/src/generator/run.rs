@@ -11,6 +11,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::Plan;
 use super::board::Board;
+use super::channel::Messages;
 use super::checker::Kind;
 use super::load_thread::{Common, LoadThread, Outcome};
 use super::mix::Mix;
@@ -68,6 +69,7 @@ impl Run {
         let common = Arc::new(Common {
             mix: Mix::new(&plan).map_err(refuse)?,
             requests: Requests::new(&plan),
+            messages: Messages::new(&plan).map_err(refuse)?,
             kinds: plan.requests.iter().map(Kind::new).collect(),
             board: Board::new(plan.threads),
             tls: plan

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 
 use wire::h2::{ErrorCode, ReceiveWindow, SendWindow, settings};
 
+use super::channel::Messages;
 use super::checker::{Kind, Verdict};
 use super::connection::Stamp;
 use super::error::ErrorClass;
@@ -40,6 +41,7 @@ pub(super) struct Job<'a> {
     pub(super) mix: &'a Mix,
     pub(super) kinds: &'a [Kind],
     pub(super) requests: &'a Requests,
+    pub(super) messages: Option<&'a Messages>,
 }
 
 /// One connection.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::Histogram;
 
+use super::channel::WebSocketReport;
 use super::checker::{Facts, Verdict};
 use super::connection::Stamp;
 use super::error::{ErrorClass, Errors};
@@ -42,6 +43,8 @@ pub(super) struct Tally {
     /// For the whole run.
     pub(super) connect_ns: Histogram,
     pub(super) tls: TlsCounts,
+    /// For the whole run.
+    pub(super) websocket: WebSocketReport,
 }
 
 impl Tally {
@@ -63,6 +66,7 @@ impl Tally {
             lag_ns: Histogram::new(),
             connect_ns: Histogram::new(),
             tls: TlsCounts::default(),
+            websocket: WebSocketReport::default(),
         }
     }
 

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::load::generator::{Address, Expectation, Limit, Plan, Protocol, Request, Shape, Stage, Tls};
+use ::load::generator::{
+    Address, Expectation, Limit, Pattern, Plan, Protocol, Request, Shape, Stage, Tls, WebSocket,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -27,6 +29,7 @@ struct Versions {
     http_version: String,
     pipeline_depth: u32,
     streams: u32,
+    websocket: Option<WebSocket>,
 }
 
 /// Reads a whole plan.
@@ -40,6 +43,7 @@ pub(super) fn read(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
         http_version: String::from("1.1"),
         pipeline_depth: 1,
         streams: 1,
+        websocket: None,
     };
     for needed in ["address", "requests"] {
         if !given.contains(needed)? {
@@ -55,6 +59,7 @@ pub(super) fn read(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
             "http_version" => versions.http_version = get(&key, &value)?,
             "pipeline_depth" => versions.pipeline_depth = get(&key, &value)?,
             "streams" => versions.streams = get(&key, &value)?,
+            "websocket" => versions.websocket = Some(websocket(&get(&key, &value)?)?),
             _ => set(&mut plan, &key, &value)?,
         }
     }
@@ -65,6 +70,16 @@ pub(super) fn read(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
 
 fn protocol(given: &Versions) -> PyResult<Protocol> {
     let (pipeline_depth, streams) = (given.pipeline_depth, given.streams);
+    if let Some(websocket) = given.websocket {
+        let is_default = given.http_version == "1.1" && pipeline_depth == 1 && streams == 1;
+        return match is_default {
+            true => Ok(Protocol::WebSocket(websocket)),
+            false => Err(refusal(
+                "websocket",
+                "its handshake is HTTP/1.1, its depth is its own",
+            )),
+        };
+    }
     match given.http_version.as_str() {
         "2" if pipeline_depth == 1 => Ok(Protocol::Http2 { streams }),
         "2" => Err(refusal("pipeline_depth", "HTTP/2 has streams instead")),
@@ -222,6 +237,35 @@ fn tls(given: &Bound<'_, PyDict>) -> PyResult<Tls> {
         }
     }
     Ok(tls)
+}
+
+fn websocket(given: &Bound<'_, PyDict>) -> PyResult<WebSocket> {
+    let mut websocket = WebSocket::default();
+    for (key, value) in given {
+        let key: String = key.extract()?;
+        match key.as_str() {
+            "depth" => websocket.depth = get(&key, &value)?,
+            "pattern" => websocket.pattern = pattern(&key, &value)?,
+            "message_bytes" => websocket.message_bytes = get(&key, &value)?,
+            "is_binary" => websocket.is_binary = get(&key, &value)?,
+            "is_compressed" => websocket.is_compressed = get(&key, &value)?,
+            _ => return Err(refusal(&key, "websocket has no such key")),
+        }
+    }
+    Ok(websocket)
+}
+
+fn pattern(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Pattern> {
+    let given: String = get(key, value)?;
+    match given.as_str() {
+        "echo" => Ok(Pattern::Echo),
+        "one-way" => Ok(Pattern::OneWay),
+        "broadcast" => Ok(Pattern::Broadcast),
+        _ => Err(refusal(
+            key,
+            &format!("{given:?} is not echo, one-way or broadcast"),
+        )),
+    }
 }
 
 fn version(key: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {

@@ -59,6 +59,31 @@ pub fn select<'a>(
     Ok(selected)
 }
 
+/// What a client offers that can decompress every window, and never refers to its earlier messages.
+pub const OFFER: &[u8] = PERMESSAGE_DEFLATE;
+
+/// What a server has agreed on, from the values of its response's Sec-WebSocket-Extensions lines, after [`OFFER`]. `None`: no extension.
+///
+/// # Errors
+/// If a value is malformed, or not a response to the offer: the client fails the connection (RFC 6455 4.1, RFC 7692 7.1).
+pub fn agreed<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<Agreement>, Malformed> {
+    let mut agreement = None;
+    for value in values {
+        let mut rest = value;
+        while let Some((extension, after)) = next_extension(rest)? {
+            let is_known = extension.name.eq_ignore_ascii_case(PERMESSAGE_DEFLATE);
+            let response = Offer::parse(extension.parameters)?.filter(|_| is_known);
+            let response = response.filter(|it| it.client_window.is_none());
+            let accepted = response.ok_or(Malformed)?.as_response();
+            if agreement.replace(accepted).is_some() {
+                return Err(Malformed);
+            }
+            rest = after;
+        }
+    }
+    Ok(agreement)
+}
+
 impl Agreement {
     /// The value of the response's Sec-WebSocket-Extensions line.
     ///
@@ -115,6 +140,23 @@ impl Offer {
                 bits.is_some() && core::mem::replace(&mut self.client_window, bits).is_none()
             }
             _ => false,
+        }
+    }
+
+    /// The same parameters in a response, whose client did not offer to reduce its window. A window of 256 octets fits into one of 512.
+    fn as_response(self) -> Agreement {
+        let server_window = self
+            .server_window
+            .and_then(|bits| WindowBits::new(bits.max(9)));
+        Agreement {
+            server: Side {
+                keeps_context: !self.server_without_context,
+                window: server_window.unwrap_or(WindowBits::MAX),
+            },
+            client: Side {
+                keeps_context: !self.client_without_context,
+                window: WindowBits::MAX,
+            },
         }
     }
 

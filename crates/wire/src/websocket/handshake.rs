@@ -148,6 +148,17 @@ fn check_subprotocols(field_section: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The octets of a Sec-WebSocket-Key value.
+pub const KEY_BYTES: usize = 24;
+
+/// The value of Sec-WebSocket-Key for 16 octets, which a client selects at random for each connection (RFC 6455 4.1).
+pub fn key_value(octets: [u8; 16]) -> [u8; KEY_BYTES] {
+    let mut value = [0; KEY_BYTES];
+    let written = STANDARD.encode_slice(octets, &mut value);
+    debug_assert_eq!(written, Ok(KEY_BYTES));
+    value
+}
+
 /// The value of Sec-WebSocket-Accept for a key (RFC 6455 4.2.2).
 pub fn accept_value(key: &[u8]) -> [u8; ACCEPT_BYTES] {
     let mut digest = sha1_smol::Sha1::new();

@@ -16,7 +16,7 @@ from bolide.load.views.run_result import RunResult
 VALUE_COLUMN = 24
 _SHARES = (50, 66, 75, 80, 90, 95, 98, 99, 100)
 _RECEIVE = ("reset", "early_eof", "timeout")
-_STREAMS = ("stream_reset", "goaway", "early_response")
+_STREAMS = ("stream_reset", "goaway", "early_response", "handshake", "closed")
 _LENGTH = ("short", "long")
 _OTHER = ("malformed", "wrong_body", "unexpected_bytes", "late", *_STREAMS)
 

@@ -38,5 +38,5 @@ class RunResult:
         """The first URL, with a path."""
         if not self.destination.port:
             return self.destination.url
-        scheme = "https" if self.destination.is_secure else "http"
+        scheme = self.destination.url.partition(":")[0]
         return f"{scheme}://{self.destination.host}{self.plan['requests'][0]['target']}"

@@ -17,7 +17,7 @@ _COUNTS = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
 _SIZES = (("B", 1.0), ("KB", 2.0**10), ("MB", 2.0**20), ("GB", 2.0**30), ("TB", 2.0**40))
 _READ = (
     *("reset", "early_eof", "short", "long", "malformed", "unexpected_bytes"),
-    *("stream_reset", "goaway", "early_response"),
+    *("stream_reset", "goaway", "early_response", "closed"),
 )
 Units = tuple[tuple[str, float], ...]
 

@@ -23,7 +23,7 @@ impl LoadThread {
             self.unopened += 1;
             self.opening += 1;
             let index = self.unopened - 1;
-            match self.schedule.is_some() {
+            match self.opens_without_requests() {
                 // With a connection for each request, it is opened for its request.
                 true if !self.common.plan.is_persistent => self.settle(index),
                 true => self.dial(index),
@@ -36,6 +36,9 @@ impl LoadThread {
     pub(super) fn open(&mut self, index: usize) {
         if index >= self.target {
             return;
+        }
+        if self.opens_without_requests() {
+            return self.dial(index);
         }
         match self.start_batch(index) {
             true => self.dial(index),
@@ -157,17 +160,18 @@ impl LoadThread {
 
     /// The connection is established.
     pub(super) fn established(&mut self, index: usize) {
+        let is_batchless = self.opens_without_requests();
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
-        if connection.is_established {
+        if connection.is_established || !connection.is_upgraded() {
             return;
         }
         connection.is_established = true;
         let took_ns = self.now_ns.saturating_sub(connection.connect_ns);
         self.tally.connect_ns.record(took_ns, 1);
         self.common.board.connection_opened();
-        if self.schedule.is_some() && self.common.plan.is_persistent {
+        if is_batchless && self.common.plan.is_persistent {
             connection.stage = Stage::Open;
             self.settle(index);
         }
@@ -238,6 +242,10 @@ impl LoadThread {
             return;
         };
         self.under_way -= u64::from(connection.outstanding);
+        if connection.outstanding == 0 && self.common.plan.protocol.is_broadcast() {
+            // No message waits for a connection that is not open.
+            self.tally.fail([&Stamp::ONE], class, self.now_ns);
+        }
         self.tally
             .fail(&connection.take_stamps(), class, self.now_ns);
         let was_open = connection.stage == Stage::Open;

@@ -143,8 +143,10 @@ impl LoadThread {
             let Some(connection) = self.connections.get_mut(index) else {
                 return;
             };
-            let Exchange::Pipeline(pipeline) = &mut connection.exchange else {
-                return self.check_frames(index, length);
+            let pipeline = match &mut connection.exchange {
+                Exchange::Pipeline(pipeline) => pipeline,
+                Exchange::Session(_) => return self.check_frames(index, length),
+                Exchange::Channel(_) => return self.check_messages(index, length),
             };
             let wanted = connection.outstanding;
             if wanted == 0 {
@@ -152,10 +154,10 @@ impl LoadThread {
             }
             let data = self.buffer.get(at..length).unwrap_or_default();
             let mix = &self.common.mix;
-            let complete = pipeline.complete(mix, wanted);
+            let complete = pipeline.batch.complete(mix, wanted);
             let (kind, wanted_alike) = match mix.is_uniform() {
                 true => (0, complete.max(1)),
-                false => (mix.kind(pipeline.position()), 1),
+                false => (mix.kind(pipeline.batch.position()), 1),
             };
             let step = self
                 .checker
@@ -192,18 +194,18 @@ impl LoadThread {
 
     /// Records verdicts about a connection's oldest requests.
     #[inline]
-    fn record(&mut self, index: usize, verdict: &Verdict) {
+    pub(super) fn record(&mut self, index: usize, verdict: &Verdict) {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
-        let Exchange::Pipeline(pipeline) = &mut connection.exchange else {
-            return;
+        let batch = match &mut connection.exchange {
+            Exchange::Pipeline(pipeline) => &mut pipeline.batch,
+            Exchange::Channel(channel) => &mut channel.batch,
+            Exchange::Session(_) => return,
         };
         connection.outstanding -= verdict.count;
         self.under_way -= u64::from(verdict.count);
-        connection.served += self
-            .tally
-            .record(&mut pipeline.stamps, verdict, self.now_ns);
+        connection.served += self.tally.record(&mut batch.stamps, verdict, self.now_ns);
         if connection.stage == Stage::Opening {
             self.note_first(index);
         }
@@ -251,7 +253,7 @@ impl LoadThread {
 
     /// Bytes arrived while no request was outstanding: the server has sent more responses than there were requests.
     #[cold]
-    fn unexpected_bytes(&mut self, index: usize) {
+    pub(super) fn unexpected_bytes(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
@@ -291,6 +293,10 @@ impl LoadThread {
         };
         let plan = &self.common.plan;
         let is_idle = connection.outstanding == 0;
+        if plan.protocol.is_broadcast() {
+            self.flush_frames(index);
+            return self.broadcast();
+        }
         if self.schedule.is_some() {
             return match is_idle && !plan.is_persistent {
                 true => self.finish(index),
@@ -320,14 +326,17 @@ impl LoadThread {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
-        if connection.outstanding == 0 {
+        if connection.outstanding == 0 && connection.is_upgraded() {
             return self.finish(index);
         }
         if let Exchange::Pipeline(pipeline) = &mut connection.exchange
             && pipeline.response.ends_with_connection()
         {
-            let kind = self.common.mix.kind(pipeline.position());
-            let is_early = pipeline.complete(&self.common.mix, connection.outstanding) == 0;
+            let kind = self.common.mix.kind(pipeline.batch.position());
+            let is_early = pipeline
+                .batch
+                .complete(&self.common.mix, connection.outstanding)
+                == 0;
             match self.checker.end(&mut pipeline.response, kind) {
                 Some(verdict) if is_early => return self.record_early(index, &verdict),
                 Some(verdict) => self.record(index, &verdict),

@@ -107,6 +107,9 @@ impl LoadThread {
         };
         match &connection.exchange {
             Exchange::Session(session) if !session.unsent().is_empty() => self.flush(index),
+            Exchange::Channel(_) if !connection.unsent(self.common.job()).is_empty() => {
+                self.flush(index);
+            }
             _ => self.list(index),
         }
     }

@@ -39,7 +39,7 @@ impl LoadThread {
             return false;
         };
         let is_more = socket.may_be_unread(0, 1) || socket.has_buffered();
-        if is_alive && !connection.is_established && !socket.is_handshaking() {
+        if is_alive && !connection.is_secured && !socket.is_handshaking() {
             self.complete_handshake(index);
         }
         is_more
@@ -50,6 +50,7 @@ impl LoadThread {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
+        connection.is_secured = true;
         if let Some(agreement) = connection.socket.as_ref().and_then(|it| it.agreement()) {
             let is_measured = self.now_ns >= self.tally.start_ns;
             self.tally.tls.note_handshake(agreement, is_measured);
