@@ -146,7 +146,7 @@ needs:
 	@command -v cargo >/dev/null \
 	  || { echo "make: Bolide needs cargo (Rust 1.88 or newer) on the PATH; install Rust with rustup" >&2; exit 1; }
 	@command -v cc >/dev/null \
-	  || { echo "make: Bolide needs a C compiler as 'cc' to link its core; install gcc or clang" >&2; exit 1; }
+	  || { echo "make: Bolide needs a C compiler as 'cc' to build its core; install gcc or clang" >&2; exit 1; }
 
 # What building and running need; tests and tools come with $(DEPS).
 $(BUILD): pyproject.toml | needs

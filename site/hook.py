@@ -23,13 +23,15 @@ OUTSIDE = {
     "benches/README.md": "benches.md",
 }
 """Files of the repository, and the pages that they become."""
+STYLE = "site.css"
 LINK = re.compile(r"(\]\()([^()\s#]+)(#[^()\s]*)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the files that are outside of the folder of documents."""
+    """Add the files that are outside of the folder of documents, and the style sheet."""
     for name, page in OUTSIDE.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text()))
+    files.append(File.generated(config, STYLE, content=(ROOT / "site" / STYLE).read_text()))
     return files
 
 
