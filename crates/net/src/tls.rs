@@ -11,6 +11,7 @@ mod key_kind;
 mod pacing;
 mod pair;
 mod revocation;
+mod sealing;
 mod selection;
 mod self_signed;
 mod session;

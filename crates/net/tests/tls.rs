@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use net::{Received, Sent, TlsConfig, Transport};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
@@ -28,6 +29,14 @@ impl Pair {
         protocols: &[&[u8]],
         versions: &[&'static rustls::SupportedProtocolVersion],
     ) -> Pair {
+        Pair::with_provider(protocols, versions, aws_lc_rs::default_provider())
+    }
+
+    fn with_provider(
+        protocols: &[&[u8]],
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        provider: CryptoProvider,
+    ) -> Pair {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("works");
         let certificate: CertificateDer<'static> = made.cert.der().clone();
         let (certificates, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -38,7 +47,9 @@ impl Pair {
         let config = TlsConfig::new(pair, &[b"h2", b"http/1.1"]).expect("works");
         let mut roots = RootCertStore::empty();
         roots.add(certificate).expect("works");
-        let mut client_config = ClientConfig::builder_with_protocol_versions(versions)
+        let mut client_config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(versions)
+            .expect("works")
             .with_root_certificates(roots)
             .with_no_client_auth();
         client_config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
@@ -456,6 +467,37 @@ fn records_of_one_byte_and_of_the_maximum_length_arrive() {
             }
         }
         assert!(received == sent.repeat(count), "{content_bytes}");
+    }
+}
+
+#[test]
+fn content_of_any_length_arrives_with_every_suite() {
+    let suites = aws_lc_rs::ALL_CIPHER_SUITES.iter();
+    // The certificate's key is for ECDSA.
+    let suites = suites.filter(|suite| !format!("{suite:?}").contains("_RSA_"));
+    let suites: Vec<_> = suites.collect();
+    assert_eq!(suites.len(), 6, "{suites:?}");
+    for suite in suites {
+        let provider = CryptoProvider {
+            cipher_suites: vec![*suite],
+            ..aws_lc_rs::default_provider()
+        };
+        let mut pair = Pair::with_provider(&[], rustls::ALL_VERSIONS, provider).shake_hands();
+        for length in [1, 16_384, 16_385, 65_544, 147_456, 147_457, 400_000] {
+            let (sent, mut accepted, mut arrived) = (content(length), 0, Vec::new());
+            while arrived.len() < length {
+                match pair.server.send(&sent[accepted..]) {
+                    Sent::Bytes(count) => accepted += count,
+                    other => panic!("{other:?}"),
+                }
+                pair.turn_client().expect("works");
+                let mut buffer = [0; 65_536];
+                while let Ok(count @ 1..) = pair.client.reader().read(&mut buffer) {
+                    arrived.extend_from_slice(&buffer[..count]);
+                }
+            }
+            assert!(arrived == sent, "{suite:?}, {length} bytes");
+        }
     }
 }
 

@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 
 use rustls::client::{Resumption, UnbufferedClientConnection};
-use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
 
+use super::sealing::provider;
 use super::verifier::Verifier;
 
 /// Sessions of one server that may be resumed later; rustls keeps no more tickets for it.
@@ -60,7 +60,7 @@ impl TlsClientConfig {
         let server_name = ServerName::try_from(expected.server_name)
             .map_err(|_| format!("{:?} is not the name of a server", expected.server_name))?
             .to_owned();
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(provider());
         let verifier = match expected.authorities {
             Some(text) => Verifier::new(certificates("the authorities' file", text)?, &provider)?,
             None => Verifier::of_nothing(&provider),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
-use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::server::danger::ClientCertVerifier;
@@ -14,6 +14,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::pair::{Pair, ServerPair};
 use super::revocation::{self, RevocationList};
+use super::sealing::provider;
 use super::selection::Selection;
 use super::tickets::{TicketSecret, Ticketer};
 
@@ -110,7 +111,7 @@ impl TlsConfig {
         } else {
             BOTH
         };
-        let provider = Arc::new(provider::default_provider());
+        let provider = Arc::new(provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
             .map_err(unusable)?;
@@ -172,10 +173,6 @@ pub(super) fn not_pem(error: &pem::Error) -> &'static str {
         pem::Error::SectionTooLarge => "it is not PEM: a section is too long",
         _ => "it is not PEM",
     }
-}
-
-pub(super) fn provider() -> CryptoProvider {
-    provider::default_provider()
 }
 
 /// What verifies the certificates of clients. A list whose time is over says nothing about a certificate that was revoked since then, so

@@ -10,9 +10,10 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 
 use super::certificate::{self, Certificate, to_pem};
-use super::config::{TlsError, certificates, not_pem, provider};
+use super::config::{TlsError, certificates, not_pem};
 use super::encrypted_key::{Locked, is_locked, unlocked};
 use super::key_kind::unusable;
+use super::sealing::provider;
 
 /// A certificate chain and its private key, both in PEM.
 #[derive(Clone, Copy)]

@@ -5,16 +5,19 @@ use std::mem::MaybeUninit;
 
 use rustls::unbuffered::{EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
 
+use super::sealing::{self, Encryption, HEADER_BYTES, OVERHEAD_BYTES, Place};
 use crate::memory::{NoMemory, reserve_exact};
 
 /// Room for the records of the longest part of a content that is encrypted at once, however short they are.
-const OUTPUT_BYTES: usize = 72 * 1024;
+const OUTPUT_BYTES: usize = 152 * 1024;
+/// Room for the longest record, and for some of rustls' own, if none of it is used for content.
+const ASIDE_BYTES: usize = 17 * 1024;
 /// More memory than this is freed after use.
 const KEPT_BYTES_MAX: usize = 160 * 1024;
 
 thread_local! {
     static RECORDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    static OUTPUT: RefCell<Output> = const { RefCell::new(Output { bytes: Vec::new(), used: 0 }) };
+    static OUTPUT: RefCell<Output> = const { RefCell::new(Output { bytes: Vec::new(), used: 0, aside: Vec::new() }) };
 }
 
 /// Memory that content is copied to.
@@ -57,6 +60,8 @@ impl Room for [MaybeUninit<u8>] {
 pub(super) struct Output {
     bytes: Vec<u8>,
     used: usize,
+    /// What rustls writes of records that [`sealing`] has written to `bytes`: records of its own that precede them, and a header.
+    aside: Vec<u8>,
 }
 
 impl Output {
@@ -79,7 +84,7 @@ impl Output {
     ) -> Result<bool, NoMemory> {
         let mut result = write(self.bytes.get_mut(self.used..).unwrap_or_default());
         if let Err(required) = result {
-            lengthen(&mut self.bytes, OUTPUT_BYTES.max(self.used + required))?;
+            self.make_room(required)?;
             result = write(self.bytes.get_mut(self.used..).unwrap_or_default());
         }
         let count = result.unwrap_or(0);
@@ -88,12 +93,76 @@ impl Output {
     }
 
     /// Appends one record with `content`.
+    ///
+    /// # Errors
+    /// If there is no memory for it. What was written before is lost too.
     pub(super) fn encrypt<D>(
         &mut self,
         traffic: &mut WriteTraffic<'_, D>,
         content: &[u8],
+        encryption: Encryption,
     ) -> Result<bool, NoMemory> {
-        self.write(|room| written(traffic.encrypt(content, room)))
+        match encryption {
+            Encryption::Ordinary => self.write(|room| written(traffic.encrypt(content, room))),
+            Encryption::IntoPlace => {
+                let count = self.seal(content, |aside| written(traffic.encrypt(content, aside)))?;
+                Ok(count > 0)
+            }
+        }
+    }
+
+    /// Has `encrypt` write the record of `content` in its place. What it writes to the room that it is given is records of rustls' own that
+    /// precede this one, and the header of an empty record.
+    fn seal(
+        &mut self,
+        content: &[u8],
+        mut encrypt: impl FnMut(&mut [u8]) -> Result<usize, usize>,
+    ) -> Result<usize, NoMemory> {
+        let record_bytes = content.len() + OVERHEAD_BYTES;
+        self.make_room(record_bytes)?;
+        lengthen(&mut self.aside, ASIDE_BYTES)?;
+        let start = self.used;
+        let mut place = Place {
+            bytes: std::mem::take(&mut self.bytes),
+            used: start,
+        };
+        let mut result = sealing::into_place(&mut place, || encrypt(&mut self.aside));
+        if let Err(required) = result {
+            lengthen(&mut self.aside, required)?;
+            result = sealing::into_place(&mut place, || encrypt(&mut self.aside));
+        }
+        (self.bytes, self.used) = (place.bytes, place.used);
+        let count = result.unwrap_or(0);
+        let own_bytes = match self.used > start {
+            true => count.saturating_sub(HEADER_BYTES),
+            false => count,
+        };
+        if own_bytes > 0 {
+            self.insert(start, own_bytes)?;
+        }
+        Ok(count)
+    }
+
+    /// Moves the first bytes of what was written aside to `start`, before the record there.
+    #[cold]
+    fn insert(&mut self, start: usize, count: usize) -> Result<(), NoMemory> {
+        self.make_room(count)?;
+        self.bytes.copy_within(start..self.used, start + count);
+        let room = self.bytes.get_mut(start..start + count);
+        if let (Some(room), Some(own)) = (room, self.aside.get(..count)) {
+            room.copy_from_slice(own);
+        }
+        self.used += count;
+        Ok(())
+    }
+
+    /// Makes room for `count` more bytes.
+    fn make_room(&mut self, count: usize) -> Result<(), NoMemory> {
+        let required = self.used + count;
+        match required <= self.bytes.len() {
+            true => Ok(()),
+            false => lengthen(&mut self.bytes, OUTPUT_BYTES.max(required)),
+        }
     }
 
     /// Appends a record that announces the end.
