@@ -38,5 +38,5 @@ pub(crate) mod target;
 pub(crate) mod task;
 pub(crate) mod watch;
 pub(crate) mod websocket;
-mod writing;
+pub(crate) mod writing;
 mod yielded;

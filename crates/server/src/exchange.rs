@@ -132,6 +132,10 @@ impl Exchange {
                 self.take_part(encoder, part);
                 self.awaits_writable = true;
             }
+            (Command::WriteHeld(part), Progress::Pushed) => {
+                self.copy_part(encoder, part.bytes());
+                self.awaits_writable = true;
+            }
             (Command::WriteFile(part), Progress::Pushed) => {
                 encoder.file(&mut self.out, part);
                 self.awaits_writable = true;
@@ -193,6 +197,14 @@ impl Exchange {
             record.content_bytes += part.len() as u64;
         }
         encoder.take_part(&mut self.out, part);
+    }
+
+    /// Adds a part of the content.
+    fn copy_part(&mut self, encoder: &mut impl Encoder, part: &[u8]) {
+        if let Some(record) = &mut self.record {
+            record.content_bytes += part.len() as u64;
+        }
+        encoder.part(&mut self.out, part);
     }
 
     /// Ends the content; truncated if it is shorter than announced.

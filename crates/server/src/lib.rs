@@ -38,7 +38,7 @@ pub use limits::Limits;
 pub use mailbox::{Command, Mailbox};
 pub use reactor::{Config, Worker};
 pub use responder::{Fields, Replaced, Responder};
-pub use response::{FilePart, Response};
+pub use response::{FilePart, HeldPart, Response};
 pub use router::{
     Match, ParameterKind, Parameters, PatternError, Router, pattern_parameters, percent_decode,
 };

@@ -10,7 +10,7 @@ use wire::websocket::{Close, Kind, Role, Sender};
 
 use crate::app::websocket::Opening;
 use crate::id::ExchangeId;
-use crate::response::{FilePart, Response};
+use crate::response::{FilePart, HeldPart, Response};
 
 /// A handler's command to the connection of its exchange.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub enum Command {
     Stream(Response),
     /// A part of the content.
     Write(Vec<u8>),
+    /// As `Write`, copied from where the application has it to where it is sent from.
+    WriteHeld(Box<dyn HeldPart>),
     /// A part of the content, taken from a file. Only after `Begin`.
     WriteFile(FilePart),
     /// The response is complete.

@@ -1,5 +1,6 @@
 //! A response, or a part of one, in owned memory.
 
+use std::fmt::Debug;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -56,6 +57,18 @@ impl Response {
         self.fields.clear();
         self.content.clear();
         self.length = None;
+    }
+}
+
+/// A part of a content in memory of the application, which stays as it is until this is dropped.
+pub trait HeldPart: Debug + Send {
+    /// The part.
+    fn bytes(&self) -> &[u8];
+}
+
+impl HeldPart for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
     }
 }
 

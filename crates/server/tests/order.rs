@@ -355,9 +355,13 @@ fn parts_are_sent_when_a_handler_writes_them() {
     client.receive();
     assert!(client.rest().ends_with("\r\n\r\n3\r\none\r\n"));
     server.post(id, Command::Write(b"two".into()));
+    server.post(id, Command::WriteHeld(Box::new(b"three".to_vec())));
+    server.settle();
+    client.receive();
+    assert!(client.rest().ends_with("3\r\ntwo\r\n5\r\nthree\r\n"));
     server.post(id, Command::Finish);
     let response = server.response(&mut client);
-    assert_eq!(response.content, "onetwo");
+    assert_eq!(response.content, "onetwothree");
     assert_eq!(server.response(&mut client).content, "/next");
 }
 

@@ -485,7 +485,8 @@ impl AsgiCall {
             PyResult::Ok((before, kept))
         })??;
         let Some((ahead_bytes, is_open)) = kept else {
-            let posted = self.post_body(py, content, before == Progress::Started, more);
+            let part = part.unwrap_or_else(|| PyBytes::new(py, b""));
+            let posted = self.post_body(py, &part, before == Progress::Started, more);
             let acceptance = posted.inspect_err(|error| {
                 if error.is_instance_of::<PyMemoryError>(py) {
                     // The response may count as complete already.

@@ -1,11 +1,13 @@
 //! Responses that go through the mailbox: those that take longer than the first step, and those that use extensions.
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use server::{Command, Response};
 
 use super::call::{AsgiCall, Progress, Written};
 use crate::run::awaitable::LoopTurn;
 use crate::run::memory::copy;
+use crate::run::writing::part_command;
 
 impl AsgiCall {
     /// Ends direct writing: posts what was kept; everything else is posted too from now on.
@@ -37,8 +39,8 @@ impl AsgiCall {
         }
         for part in parts {
             // If it is lost, the rest must not be sent as if nothing were missing.
-            let part = copy(part.as_bytes(py)).inspect_err(|_| self.fail(py))?;
-            self.post(py, Command::Write(part))?;
+            let command = part_command(part.bind(py)).inspect_err(|_| self.fail(py))?;
+            self.post(py, command)?;
         }
         match progress {
             Progress::Complete => self.post(py, Command::Finish),
@@ -77,11 +79,11 @@ impl AsgiCall {
     pub(super) fn post_body<'py>(
         &self,
         py: Python<'py>,
-        part: &[u8],
+        part: &Bound<'py, PyBytes>,
         is_first: bool,
         more: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if is_first && self.post_whole(py, part)? {
+        if is_first && self.post_whole(py, part.as_bytes())? {
             return Ok(None);
         }
         let id = self.id(py)?;
@@ -91,10 +93,10 @@ impl AsgiCall {
             return LoopTurn::awaitable(py).map(Some);
         }
         if more {
-            return self.exchanges().write(py, id, copy(part)?).map(Some);
+            return self.exchanges().write(py, id, part).map(Some);
         }
-        if !part.is_empty() && !is_discarded {
-            self.post(py, Command::Write(copy(part)?))?;
+        if !part.as_bytes().is_empty() && !is_discarded {
+            self.post(py, part_command(part)?)?;
         }
         self.content_ends(py)?;
         Ok(None)

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use server::{Command, ExchangeId};
 
 use super::request::Request;
 use crate::ffi::{self, Awaitable, Sent};
 use crate::run::awaitable::awaitable;
 use crate::run::exchanges::Exchanges;
-use crate::run::memory::copy;
 
 /// The next part of content that is still arriving. The awaitable takes the part when it resumes, so that nothing is lost if it is
 /// cancelled just then.
@@ -98,8 +98,12 @@ pub(crate) struct Stream {
 #[pymethods]
 impl Stream {
     /// Sends a part; the awaitable is done when a bounded buffer has accepted it.
-    fn send<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        self.exchanges.write(py, self.id, copy(data)?)
+    fn send<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyBytes>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.exchanges.write(py, self.id, data)
     }
 }
 

@@ -1,11 +1,38 @@
 //! How a streamed response waits for its peer.
 
 use pyo3::prelude::*;
-use pyo3::types::IntoPyDict as _;
-use server::{Command, ExchangeId, Responder};
+use pyo3::types::{IntoPyDict as _, PyBytes};
+use server::{Command, ExchangeId, HeldPart, Responder};
 
 use super::awaitable::{LoopTurn, Writing};
 use super::exchanges::{Exchanges, STREAM_AHEAD_BYTES, wake_all};
+use super::memory::copy;
+
+/// A part of at least this length is posted as it is, and copied once, to where it is sent from (bench: tls-http2, stream).
+const HELD_BYTES_MIN: usize = 16 * 1024;
+
+/// A part in Python's memory.
+#[derive(Debug)]
+struct HeldBytes(Py<PyBytes>);
+
+impl HeldPart for HeldBytes {
+    fn bytes(&self) -> &[u8] {
+        // The reactor's thread has the interpreter when it executes what tasks have posted.
+        Python::attach(|py| self.0.as_bytes(py))
+    }
+}
+
+/// The command to send a part.
+///
+/// # Errors
+/// `MemoryError`.
+pub(crate) fn part_command(part: &Bound<'_, PyBytes>) -> PyResult<Command> {
+    let content = part.as_bytes();
+    Ok(match content.len() >= HELD_BYTES_MIN {
+        true => Command::WriteHeld(Box::new(HeldBytes(part.clone().unbind()))),
+        false => Command::Write(copy(content)?),
+    })
+}
 
 impl Exchanges {
     /// Sends a part of a streamed response; the awaitable is done when a bounded buffer has accepted it.
@@ -13,20 +40,21 @@ impl Exchanges {
         &self,
         py: Python<'py>,
         id: ExchangeId,
-        part: Vec<u8>,
+        part: &Bound<'py, PyBytes>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let content = part.as_bytes();
         let ahead_bytes = self.change(id, |exchange| {
-            exchange.ahead_bytes += part.len();
+            exchange.ahead_bytes += content.len();
             (!exchange.is_disconnected).then_some(exchange.ahead_bytes)
         });
         let Some(ahead_bytes) = ahead_bytes.flatten() else {
             return Err(self.disconnection(py));
         };
         let write =
-            |responder: &mut Responder| responder.is_open().then(|| responder.push_part(&part));
+            |responder: &mut Responder| responder.is_open().then(|| responder.push_part(content));
         let is_written = self.write_in_call(py, id, write).flatten().is_some();
-        if !is_written && !part.is_empty() {
-            self.post(py, id, Command::Write(part));
+        if !is_written && !content.is_empty() {
+            self.post(py, id, part_command(part)?);
         }
         if ahead_bytes > STREAM_AHEAD_BYTES {
             return self.wait_to_write(py, id);

@@ -2,7 +2,24 @@
 
 use std::collections::VecDeque;
 
+use net::memory::{NoMemory, reserve};
+
 use crate::response::FilePart;
+
+/// What is reserved for the parts that usually follow a long one before it is sent, so that it is not copied again: the application may be
+/// this far ahead.
+const FOLLOWING_BYTES_MAX: usize = 128 * 1024;
+
+/// Reserves memory for a part of `bytes` at the end of `tail`.
+///
+/// # Errors
+/// If there is no memory for it.
+pub(crate) fn reserve_for_parts(tail: &mut Vec<u8>, bytes: usize) -> Result<(), NoMemory> {
+    if tail.is_empty() && reserve(tail, bytes + bytes.min(FOLLOWING_BYTES_MAX)).is_ok() {
+        return Ok(());
+    }
+    reserve(tail, bytes)
+}
 
 /// Bytes and parts of files, in sending order.
 #[derive(Debug, Default)]

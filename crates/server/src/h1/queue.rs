@@ -4,7 +4,7 @@ use net::memory::{NoMemory, reserve};
 use wire::Version;
 
 use crate::context::MOVED_BYTES_MIN;
-use crate::exchange::output::Output;
+use crate::exchange::output::{Output, reserve_for_parts};
 use crate::exchange::{Encoder, Exchange, Obeyed, Progress};
 use crate::limits::Limits;
 use crate::mailbox::Command;
@@ -48,6 +48,10 @@ impl Queued {
                 )
             }
             (Command::Write(part), Progress::Pushed) => self.make_room_for_part(part.len()),
+            (Command::WriteHeld(part), Progress::Pushed) => {
+                let bytes = part.bytes().len() + CHUNK_BYTES;
+                reserve_for_parts(self.exchange.out.tail(), bytes)
+            }
             _ => Ok(()),
         }
     }

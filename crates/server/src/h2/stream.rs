@@ -8,7 +8,7 @@ use wire::h2::{Encoder as HeaderEncoder, ReceiveWindow, SendWindow, State, frame
 
 use crate::context::MOVED_BYTES_MIN;
 use crate::exchange::content::Inbound;
-use crate::exchange::output::Output;
+use crate::exchange::output::{Output, reserve_for_parts};
 use crate::exchange::{Encoder, Exchange, Progress};
 use crate::mailbox::Command;
 use crate::pace::Pace;
@@ -194,6 +194,9 @@ impl Stream {
             }
             (Command::Write(part), Progress::Pushed) if part.len() < MOVED_BYTES_MIN => {
                 reserve(self.exchange.out.tail(), part.len())
+            }
+            (Command::WriteHeld(part), Progress::Pushed) => {
+                reserve_for_parts(self.exchange.out.tail(), part.bytes().len())
             }
             _ => Ok(()),
         }

@@ -280,7 +280,11 @@ impl World {
             (Handler::Begun, Act::Write(bytes)) if asked.written.len() < WRITTEN_BYTES_MAX => {
                 let part = vec![b'a' + (index % 26) as u8; usize::from(bytes)];
                 asked.written.extend_from_slice(&part);
-                (Handler::Begun, Command::Write(part))
+                let command = match part.len() % 2 {
+                    1 => Command::WriteHeld(Box::new(part)),
+                    _ => Command::Write(part),
+                };
+                (Handler::Begun, command)
             }
             (Handler::Begun, Act::WriteFile(bytes)) if asked.written.len() < WRITTEN_BYTES_MAX => {
                 let part = &file_content()[FILE_OFFSET..FILE_OFFSET + usize::from(bytes)];

@@ -211,7 +211,15 @@ impl ModelApp<'_> {
         if self.note_written(index, bytes) {
             let it = &self.exchanges[index];
             let content = render::response_content(it.conversation, it.number, it.written);
-            self.post(index, Command::Write(content[before..].to_vec()));
+            let part = content[before..].to_vec();
+            let is_held = part.len() % 2 == 1;
+            self.post(
+                index,
+                match is_held {
+                    true => Command::WriteHeld(Box::new(part)),
+                    false => Command::Write(part),
+                },
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use server::{Command, Response};
 
 use super::super::message::{Head, Start, bytes_of};
@@ -76,10 +76,7 @@ impl SocketCall {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = message.py();
         let body = given(message, "body")?.map(bytes_of).transpose()?;
-        let content = match &body {
-            Some(body) => copy(body.as_bytes())?,
-            None => Vec::new(),
-        };
+        let part = body.unwrap_or_else(|| PyBytes::new(py, b""));
         let more = match given(message, "more_body")? {
             Some(more) => more.is_truthy()?,
             None => false,
@@ -88,14 +85,19 @@ impl SocketCall {
             true => Denial::Streaming,
             false => Denial::Complete,
         };
+        // If there is no memory for it, nothing has changed.
+        let last = match more {
+            true => Vec::new(),
+            false => copy(part.as_bytes())?,
+        };
         let before = self
             .denial
             .reach(py, |denial| std::mem::replace(denial, next))?;
         let (exchanges, id) = (&self.socket.exchanges, self.socket.id);
-        let parts = match before {
+        match before {
             Denial::Started(response) if !more => {
                 let whole = Response {
-                    content,
+                    content: last,
                     ..response
                 };
                 exchanges.post(py, id, Command::Respond(whole));
@@ -103,21 +105,20 @@ impl SocketCall {
             }
             Denial::Started(response) => {
                 exchanges.post(py, id, Command::Begin(response));
-                content
             }
-            Denial::Streaming => content,
+            Denial::Streaming => {}
             before @ (Denial::Nothing | Denial::Complete) => {
                 self.denial.reach(py, |denial| *denial = before)?;
                 return Err(PyRuntimeError::new_err(
                     "send(): websocket.http.response.body follows websocket.http.response.start, until more_body is false",
                 ));
             }
-        };
-        if more {
-            return exchanges.write(py, id, parts).map(Some);
         }
-        if !parts.is_empty() {
-            exchanges.post(py, id, Command::Write(parts));
+        if more {
+            return exchanges.write(py, id, &part).map(Some);
+        }
+        if !last.is_empty() {
+            exchanges.post(py, id, Command::Write(last));
         }
         exchanges.post(py, id, Command::Finish);
         Ok(None)
