@@ -303,6 +303,54 @@ fn content_that_is_sent_before_the_settings_arrive_is_accepted() {
     assert_eq!(reset, Some(ErrorCode::FLOW_CONTROL_ERROR));
 }
 
+/// Sends as much content as the windows allow, up to `bytes`. Returns how much that was.
+fn send_content(it: &mut Connected, stream: u32, bytes: usize) -> usize {
+    let mut sent = 0;
+    while sent < bytes {
+        let room = it.client.streams[&stream]
+            .room_bytes
+            .min(it.client.room_bytes)
+            .clamp(0, 16_384) as usize;
+        if room == 0 {
+            break;
+        }
+        it.client.data(stream, &[b'u'; 16_384][..room], false);
+        it.settle();
+        sent += room;
+    }
+    sent
+}
+
+/// Many clients read no response before they have sent everything.
+#[test]
+fn content_is_discarded_for_half_a_minute_after_its_response() {
+    let mut it = Connected::new();
+    let upload = it.client.open("POST", "/later/upload", false);
+    it.settle();
+    let window = send_content(&mut it, upload, usize::MAX);
+    assert!(window < 1 << 20, "nobody reads it: {window}");
+    it.server
+        .respond(it.server.exchange("/later/upload"), "done");
+    it.settle();
+    assert!(it.client.streams[&upload].is_complete);
+    let mut seconds = 0;
+    while it.client.streams[&upload].reset.is_none() {
+        assert!(seconds < 60, "it is discarded for ever");
+        send_content(&mut it, upload, 1 << 20);
+        it.advance(1_000);
+        it.settle();
+        seconds += 1;
+    }
+    assert!((30..=35).contains(&seconds), "{seconds}");
+    let reset = it.client.streams[&upload].reset;
+    assert_eq!(reset, Some(ErrorCode::NO_ERROR));
+    // Nothing was refused, although it was more than a request may have.
+    assert_eq!(it.server.worker.app.refusals, Vec::<String>::new());
+    let next = it.client.open("GET", "/next", true);
+    it.settle();
+    assert_eq!(it.client.streams[&next].content, b"/next");
+}
+
 #[test]
 fn frames_that_are_not_requests_keep_no_connection_open() {
     let mut it = Connected::new();
@@ -366,6 +414,29 @@ fn what_is_under_way_for_many_reset_streams_is_ignored() {
         .respond(it.server.exchange("/later/sibling"), "done");
     it.settle();
     assert_eq!(it.client.streams[&sibling].content, b"done");
+}
+
+#[test]
+fn frames_for_streams_that_were_reset_are_limited_unless_they_have_content() {
+    for has_content in [true, false] {
+        let mut it = Connected::with(|config| config.limits.h2_idle_frames_max = 100);
+        let upload = it.client.open("POST", "/later/upload", false);
+        it.settle();
+        let id = it.server.exchange("/later/upload");
+        it.server.post(id, Command::Begin(response(200, "")));
+        it.server.post(id, Command::Fail);
+        it.settle();
+        let reset = it.client.streams[&upload].reset;
+        assert_eq!(reset, Some(ErrorCode::INTERNAL_ERROR));
+        let content: &[u8] = if has_content { b"under way" } else { b"" };
+        for _ in 0..200 {
+            it.client.data(upload, content, true);
+        }
+        it.settle();
+        let codes: Vec<ErrorCode> = it.client.goaways.iter().map(|(_, code)| *code).collect();
+        let calm = [ErrorCode::ENHANCE_YOUR_CALM];
+        assert_eq!(codes, if has_content { &[][..] } else { &calm[..] });
+    }
 }
 
 /// How many calls of a connection come before that of another client.

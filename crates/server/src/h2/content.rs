@@ -36,6 +36,8 @@ impl H2 {
         self.give_connection_window(turn, window_bytes);
         let Some(index) = self.index_of(id) else {
             return match self.reset.contains(&id) {
+                // Nothing pays for a frame that neither has content nor concerns a stream that is open.
+                true if content.is_empty() && is_last => self.count_idle(turn),
                 true => Ok(()),
                 false => Err(closed(id)),
             };

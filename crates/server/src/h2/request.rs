@@ -74,7 +74,7 @@ impl H2 {
         if self.reset.contains(&stream) {
             // Sent before the client has seen the reset.
             self.decoder.skip(block).map_err(compression)?;
-            return Ok(0);
+            return self.count_idle(turn).map(|()| 0);
         }
         self.opened.open(stream).map(|()| 0)
     }

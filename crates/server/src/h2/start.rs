@@ -8,7 +8,7 @@
 
 use net::memory::is_short;
 use wire::RequestHead;
-use wire::h2::{ReceiveWindow, State};
+use wire::h2::{ErrorCode, ReceiveWindow, State, frame};
 
 use super::H2;
 use super::request::{New, owed_bytes, record};
@@ -120,7 +120,10 @@ impl H2 {
         let Some((head, held)) = inbound.take_call() else {
             return;
         };
-        let Some(read) = head.read() else { return };
+        let Some(read) = head.read() else {
+            // It was parsed before, so this is an error of ours; without a reset its client would wait for ever.
+            return frame::push_reset(self.out(turn), stream.id, ErrorCode::INTERNAL_ERROR);
+        };
         let head = read.parsed();
         let new = New {
             stream: stream.id,
