@@ -633,8 +633,9 @@ class Server:
         `options` may contain every name of `settings()`, `server_header` (bool), `h2c` (bool),
         `access_log` (a descriptor or None), `access_log_format` ("combined" or "json"),
         `eager_tasks` (bool), `debug_log` (bool: details are logged at debug level), `tls` (a
-        `TlsConfig` or None: its listeners then use TLS), and for WSGI `threads` and `workers`
-        (counts).
+        `TlsConfig` or None: its listeners then use TLS), `websocket_compression` ("on", "context"
+        or "off"), `websocket_compression_level` (1 to 9), `websocket_origins` (a list), and for
+        WSGI `threads` and `workers` (counts).
         """
 
     def join(self, siblings: Siblings, index: int) -> None:

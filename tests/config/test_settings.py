@@ -225,7 +225,18 @@ def test_options_of_the_server() -> None:
     assert (options.pop("threads"), options.pop("workers")) == (8, 1)
     options.pop("spool_directory")
     assert options.pop("h2c") is False
+    assert options.pop("websocket_compression") == "on"
+    assert options.pop("websocket_compression_level") == 3
+    assert options.pop("websocket_origins") == ("*",)
     assert options.keys() == {name for name, *_ in _core.settings()}
+
+
+def test_origins_of_websockets() -> None:
+    given = settle({"websocket_origins": "same, https://a.example:8443"})
+    assert given.websocket_origins == ("same", "https://a.example:8443")
+    for wrong in ("", "a.example", "https://a.example/", "https://", "1://a", ["same", 1]):
+        with pytest.raises(ConfigError, match="origin"):
+            settle({"websocket_origins": wrong})
 
 
 def test_where_responses_are_spooled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ use net::Poller;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
+use server::{AccessLog, Compression, Config, Limits, LogFormat, Origins, Timeouts, Worker};
 
 use self::flusher::Flusher;
 pub(crate) use self::lifeline::follow;
@@ -395,6 +395,10 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             config.omits_server_field = !value.is_truthy()?;
         } else if name == "h2c" {
             config.accepts_prior_knowledge = value.is_truthy()?;
+        } else if name == "websocket_compression" {
+            config.websocket.compression = compression_of(options, value.extract()?)?;
+        } else if name == "websocket_origins" {
+            config.websocket.origins = origins_of(value.extract()?);
         } else if name == "debug_log" {
             config.reports_handshakes = value.is_truthy()?;
         } else if let Some(number) = config
@@ -411,6 +415,7 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
                 | "spool_directory"
                 | "tls"
                 | "threads"
+                | "websocket_compression_level"
                 | "workers"
         ) {
             return Err(PyValueError::new_err(format!(
@@ -419,6 +424,34 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
         }
     }
     Ok(config)
+}
+
+fn compression_of(options: &Bound<'_, PyDict>, word: &str) -> PyResult<Compression> {
+    let level = match options.get_item("websocket_compression_level")? {
+        Some(level) => level.extract()?,
+        None => Compression::default().level(),
+    };
+    match word {
+        "off" => Ok(Compression::Off),
+        "on" => Ok(Compression::Messages { level }),
+        "context" => Ok(Compression::Context { level }),
+        _ => Err(PyValueError::new_err(
+            "websocket_compression is on, context or off",
+        )),
+    }
+}
+
+/// `*` is any origin, `same` the request's own.
+fn origins_of(mut origins: Vec<String>) -> Origins {
+    if origins.iter().any(|origin| origin == "*") {
+        return Origins::Any;
+    }
+    let own = origins.iter().any(|origin| origin == "same");
+    origins.retain(|origin| origin != "same");
+    Origins::Listed {
+        own,
+        others: origins,
+    }
 }
 
 /// Where a WSGI application runs. Does not apply to other interfaces.

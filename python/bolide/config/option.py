@@ -15,6 +15,7 @@ from bolide.config import address
 
 TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")
+ORIGIN_FORMS = '"*", "same", or origins such as "https://example.org"'
 STREAM_WORDS = ("stdout", "stderr", "none")
 """Words that other programs accept where a log is named."""
 
@@ -132,6 +133,33 @@ class Choices:
         if not isinstance(value, list | tuple) or any(each not in self.words for each in value):
             raise ValueError(f"is not one of the choices; give {' or '.join(self.words)}, or both")
         return tuple(word for word in self.words if word in value)
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Origins of browsers, as in `https://example.org`; text separates them by commas.
+
+    `*` is all of them, `same` the one that a request is for.
+    """
+
+    metavar: str = "ORIGINS"
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        """Parse origins."""
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list | tuple) or not value:
+            raise ValueError(f"names no origin; give {ORIGIN_FORMS}")
+        for each in value:
+            if not isinstance(each, str) or not self._is_origin(each):
+                raise ValueError(f"has {each!r}, which is not an origin; give {ORIGIN_FORMS}")
+        return tuple(value)
+
+    @staticmethod
+    def _is_origin(text: str) -> bool:
+        scheme, separator, authority = text.partition("://")
+        is_origin = scheme.isalpha() and bool(separator) and authority.isascii()
+        return text in ("*", "same") or (is_origin and bool(authority) and "/" not in authority)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from bolide.config.option import (
     LogFile,
     Number,
     Ordered,
+    Origins,
     PathPrefix,
     Paths,
     Switch,
@@ -39,7 +40,7 @@ from bolide.errors import ConfigError
 
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
-LOGGING, RESPONDING, TLS = "Logging", "Responding", "TLS"
+LOGGING, RESPONDING, TLS, WEBSOCKET = "Logging", "Responding", "TLS", "WebSocket"
 OF_APPLICATIONS = ("daemon", "debug", "group", "name", "pid", "umask", "user")
 """Options of other servers whose variables are more likely an application's own: BOLIDE_USER."""
 CORE_NUMBER_MAX = 2**40
@@ -270,6 +271,31 @@ class Settings:
     server_header: bool = row(
         True, Switch(), RESPONDING, "Send the header field `Server: bolide` with each response."
     )
+    websocket_compression: str = row(
+        "on",
+        Choice(("on", "context", "off")),
+        WEBSOCKET,
+        "Compression of WebSocket messages, if the client can (permessage-deflate). on compresses "
+        "each message for itself, so that connections hold no memory for it. With context, "
+        "messages refer to earlier ones: similar messages become shorter, and each connection "
+        "holds about 320 KiB. Messages of less than 128 bytes are sent as they are.",
+    )
+    websocket_compression_level: int = row(
+        3,
+        Number(1, 9),
+        WEBSOCKET,
+        "Compression level of WebSocket messages: 1 is fastest, 9 shortest. JSON is hardly shorter "
+        "above 3.",
+    )
+    websocket_origins: tuple[str, ...] = row(
+        ("*",),
+        Origins(),
+        WEBSOCKET,
+        "Origins from which browsers may open WebSockets, separated by commas; others get 403. * "
+        "is all of them, same the origin that the request is for. With all, any page can open one "
+        "with the cookies of its visitor (cross-site WebSocket hijacking), so applications that "
+        "use cookies should set this.",
+    )
     core: Mapping[str, int] = field(default_factory=dict)
     """The limits and timeouts by name, for the Rust core."""
     channel: Channel = "keyword"
@@ -309,6 +335,9 @@ class Settings:
             "access_log": access_log_fd,
             "access_log_format": self.access_log_format,
             "eager_tasks": self.eager_tasks,
+            "websocket_compression": self.websocket_compression,
+            "websocket_compression_level": self.websocket_compression_level,
+            "websocket_origins": self.websocket_origins,
             "spool_directory": self.spool_path,
             "threads": self.threads,
             "workers": self.workers,

@@ -15,6 +15,9 @@ pub struct WebSocketConfig {
     pub origins: Origins,
 }
 
+/// The window of messages that refer to earlier ones, as the base-2 logarithm of bytes. Twice the window would make few messages shorter.
+const CONTEXT_WINDOW_BITS: u8 = 12;
+
 /// How messages are compressed (RFC 7692).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compression {
@@ -25,12 +28,11 @@ pub enum Compression {
         /// 1 (fast) to 9 (short).
         level: u32,
     },
-    /// A message may refer to earlier ones: shorter if they resemble each other, and each connection holds both windows.
+    /// A message may refer to earlier ones, up to 4 KiB back: shorter if they resemble each other, and each connection holds the state of
+    /// both sides.
     Context {
         /// 1 (fast) to 9 (short).
         level: u32,
-        /// How far back, as the base-2 logarithm of bytes: 9 to 15.
-        window_bits: u8,
     },
 }
 
@@ -46,17 +48,18 @@ impl Compression {
         match self {
             Compression::Off => None,
             Compression::Messages { .. } => Some(Preference::WithoutContext),
-            Compression::Context { window_bits, .. } => {
-                let window = WindowBits::new(window_bits).unwrap_or(WindowBits::MAX);
+            Compression::Context { .. } => {
+                let window = WindowBits::new(CONTEXT_WINDOW_BITS).unwrap_or(WindowBits::MAX);
                 Some(Preference::WithContext(window))
             }
         }
     }
 
-    pub(crate) fn level(self) -> u32 {
+    /// How much work it is, 1 to 9.
+    pub fn level(self) -> u32 {
         match self {
             Compression::Off => 1,
-            Compression::Messages { level } | Compression::Context { level, .. } => level,
+            Compression::Messages { level } | Compression::Context { level } => level,
         }
     }
 }

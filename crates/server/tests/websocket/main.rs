@@ -1,5 +1,8 @@
 //! WebSockets over HTTP/1.1: the handshake, messages in both directions, and how they end.
 
+mod attacks;
+mod schedules;
+
 #[path = "../harness/mod.rs"]
 mod harness;
 
