@@ -43,6 +43,12 @@ async def index(request):
 """,
     "asgi": """
 async def app(scope, receive, send):
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            await send({"type": "websocket.send", "text": message["text"]})
+        return
     assert scope["type"] == "http"
     headers = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -64,6 +70,12 @@ GET_OVER_HTTP2 = b"".join(
     ]
 )
 STATUS_200 = b"\x88"  # RFC 7541 appendix A
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+ACCEPTED = b"sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="  # RFC 6455 section 1.3
+MASKED_HELLO = b"\x81\x85\0\0\0\0Hello"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -260,6 +272,27 @@ def test_serves_over_tls_and_http2_and_loads_both(programs: Path, tmp_path: Path
             assert load.returncode == 0, load.stderr
             report = json.loads(load.stdout)
             assert (report["ok"], report["failed"], report["statuses"]) == (500, 0, {"200": 500})
+    finally:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def test_serves_a_websocket(programs: Path, tmp_path: Path) -> None:
+    application = tmp_path / "asgi.py"
+    application.write_text(APPLICATIONS["asgi"])
+    process, url = serve(programs, application)
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=10) as peer,
+            peer.makefile("rb") as stream,
+        ):
+            peer.sendall(UPGRADE)
+            assert stream.readline() == b"HTTP/1.1 101 Switching Protocols\r\n"
+            fields = [line.strip().lower() for line in iter(stream.readline, b"\r\n")]
+            assert ACCEPTED in fields
+            peer.sendall(MASKED_HELLO)
+            assert stream.read(7) == b"\x81\x05Hello"
     finally:
         process.kill()
         process.communicate(timeout=20)
