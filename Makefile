@@ -126,7 +126,7 @@ docs: $(DEPS) $(CORE) ## Write docs/settings.md from the option table, and the r
 	@set -e; for folder in docs/results/*/; do $(BIN)/bolide race report "$$folder"; done
 
 site: $(SITE)/.deps ## Build the documentation into target/site; a broken link is an error
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet --config-file site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --config-file site/mkdocs.yml
 	@echo target/site/index.html
 
 wheel: $(RELEASE)/.deps ## Build the sdist and a wheel for this machine and interpreter into dist/

@@ -23,14 +23,18 @@ OUTSIDE = {
     "benches/README.md": "benches.md",
 }
 """Files of the repository, and the pages that they become."""
+EXAMPLES = "examples"
 STYLE = "site.css"
 LINK = re.compile(r"(\]\()([^()\s#]+)(#[^()\s]*)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the files that are outside of the folder of documents, and the style sheet."""
+    """Add the pages and examples outside of the folder of documents, and the style sheet."""
     for name, page in OUTSIDE.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text()))
+    for path in sorted((ROOT / EXAMPLES).glob("*.*")):
+        name = f"{EXAMPLES}/{path.name}"
+        files.append(File.generated(config, name, content=path.read_text()))
     files.append(File.generated(config, STYLE, content=(ROOT / "site" / STYLE).read_text()))
     return files
 

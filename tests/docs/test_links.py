@@ -14,6 +14,7 @@ LINK = re.compile(r"\]\(([^()\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FOR_WHOM = re.compile(r"This page is for [a-z]")
+MKDOCS = re.compile(r"bin/mkdocs build (.+)")
 GENERATED = "docs/results/*/report.md"
 FIRST_PAGE = "docs/index.md"
 """It starts with what Bolide is, because it is for everyone."""
@@ -53,6 +54,13 @@ def test_links_lead_somewhere(name: str) -> None:
         if not to.is_file() or (anchor and anchor not in anchors(to)):
             broken.append(target)
     assert not broken
+
+
+def test_the_site_is_not_built_with_a_broken_link() -> None:
+    command = MKDOCS.search((ROOT / "Makefile").read_text())
+    assert command is not None
+    assert "--strict" in command[1]
+    assert "--quiet" not in command[1], "a warning that is not shown is no error"
 
 
 @pytest.mark.parametrize(
