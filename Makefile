@@ -136,7 +136,8 @@ wheels: $(RELEASE)/.deps $(DEPS) ## Build the sdist and all wheels into dist/; t
 	@rm -f dist/bolide-* dist/bolide_lab-*
 	$(RELEASE)/bin/python release/wheels.py $(RELEASED)
 	$(RELEASE)/bin/twine check --strict dist/*
-	BOLIDE_WHEELS=dist BOLIDE_SDIST=$$(echo dist/*.tar.gz) $(BIN)/python -m pytest tests/release
+	BOLIDE_WHEELS=dist BOLIDE_SDIST=$$(echo dist/*.tar.gz) BOLIDE_LAB_WHEEL=$$(echo dist/bolide_lab-*.whl) \
+	  $(BIN)/python -m pytest tests/release
 
 needs:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \

@@ -3,7 +3,8 @@
 BOLIDE_WHEELS names a folder of wheels, as `make wheels` writes it: each is tested for which an
 interpreter is here, and the others fail with BOLIDE_WHEELS_MUST_RUN. Without it, one is built for
 the interpreter of the tests. BOLIDE_SDIST names a source distribution, which is built in an empty
-folder.
+folder. BOLIDE_LAB_WHEEL names the wheel of bolide-lab, which is installed with that of Bolide for
+this interpreter, from the same folder.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import platform
 import re
 import select
 import shutil
@@ -30,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 WHEELS = os.environ.get("BOLIDE_WHEELS")
 MUST_RUN = "BOLIDE_WHEELS_MUST_RUN" in os.environ
 SDIST = os.environ.get("BOLIDE_SDIST")
+LAB_WHEEL = os.environ.get("BOLIDE_LAB_WHEEL")
 SUFFIX = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
 SERVING = re.compile(r"serving \S+ on (https?://\S+) ")
 START_S_MAX = 20
@@ -123,12 +126,12 @@ def runnable(wheel: Path) -> str:
     return python
 
 
-def install(python: str, thing: Path, folder: Path) -> Path:
+def install(python: str, thing: Path | str, folder: Path, *options: str) -> Path:
     """Install a wheel or a source distribution into an empty environment; return its programs."""
     environ = empty_environ()
     subprocess.run([python, "-m", "venv", folder], check=True, env=environ)
     words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", thing]
-    subprocess.run([folder / "bin/python", *words], check=True, env=environ, cwd=folder)
+    subprocess.run([folder / "bin/python", *words, *options], check=True, env=environ, cwd=folder)
     return folder / "bin"
 
 
@@ -323,6 +326,22 @@ def test_a_wheel_has_no_source_of_a_contestant(programs: Path) -> None:
     suffixes = (".go", ".mod", ".sum", ".php", ".rs", ".lock")
     assert [path.name for path in files if path.name.endswith((*suffixes, "_http.js"))] == []
     assert not list(Path(shown.stdout.strip()).parent.glob("bolide_lab*"))
+
+
+@pytest.mark.skipif(not LAB_WHEEL, reason="BOLIDE_LAB_WHEEL names no wheel of bolide-lab")
+def test_the_wheel_of_the_laboratory_is_what_the_extra_installs(tmp_path: Path) -> None:
+    wheel = Path(LAB_WHEEL or "").resolve()
+    of_this = f"bolide-*-cp3{sys.version_info.minor}-manylinux*_{platform.machine()}.whl"
+    [bolide] = wheel.parent.glob(of_this)
+    options = (f"--constraint={tmp_path / 'constraint'}",)
+    (tmp_path / "constraint").write_text(f"bolide-lab @ {wheel.as_uri()}\n")
+    programs = install(sys.executable, f"{bolide}[lab]", tmp_path / "environment", *options)
+    listed = ran(programs, "race", "list", "--json")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    names = {json.loads(line).get("name") for line in listed.stdout.splitlines()}
+    assert names >= {"bolide-native", "hyper-tls", "go-tls"}
+    site = next((programs.parent / "lib").glob("python3*/site-packages"))
+    assert (site / "bolide_lab/apps/rust_hyper/src/main.rs").is_file()
 
 
 @pytest.mark.skipif(not SDIST, reason="BOLIDE_SDIST names no source distribution")

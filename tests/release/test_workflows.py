@@ -13,7 +13,7 @@ PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 
 def test_every_action_is_pinned_and_named() -> None:
-    used = re.findall(r"uses: (.+)", CI + RELEASE)
+    used = re.findall(r"uses: (?!\./)(.+)", CI + RELEASE)
     assert used and not [each for each in used if not PINNED.fullmatch(each)]
     versions = dict.fromkeys(re.findall(r"(\S+)@(\S+)", "\n".join(used)))
     assert len(versions) == len({name for name, _ in versions}), "one version of each"
@@ -45,8 +45,35 @@ def test_ci_is_the_same_command_as_elsewhere() -> None:
     assert "      - run: bash .ci/run\n" in CI
 
 
+def test_the_oldest_rust_builds_it_and_the_lints_are_of_one_version() -> None:
+    promised = re.search(r'^rust-version = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.M)
+    assert promised is not None
+    oldest = job(CI, "oldest-rust")
+    assert f'RUSTUP_TOOLCHAIN: "{promised[1]}.0"' in oldest
+    assert "cargo build --locked --workspace" in oldest
+    assert re.search(r'RUSTUP_TOOLCHAIN: "\d+\.\d+\.\d+"', job(CI, "test"))
+    assert "stable" not in CI
+
+
+def job(workflow: str, name: str) -> str:
+    """Return the lines of a job, without its name and the comments before the next one."""
+    return re.split(r"\n  (?=[a-z#])", workflow.partition(f"\n  {name}:\n")[2])[0]
+
+
 def test_nothing_is_published_that_was_not_tested() -> None:
-    publish = RELEASE.partition("\n  publish:\n")[2]
-    assert "needs: [build, test, test-sdist]" in publish
-    assert "environment: pypi" in publish
-    assert RELEASE.count("id-token: write") == publish.count("id-token: write") == 1
+    tests = "ci, build, test, test-sdist, test-lab"
+    lab, publish = job(RELEASE, "publish-lab"), job(RELEASE, "publish")
+    assert f"needs: [{tests}]" in lab
+    assert f"needs: [{tests}, publish-lab]" in publish
+    assert RELEASE.count("id-token: write") == 2
+    assert "id-token: write" in lab and "id-token: write" in publish
+    assert "    uses: ./.github/workflows/ci.yml\n" in job(RELEASE, "ci")
+    assert "\n  workflow_call:" in CI
+
+
+def test_each_distribution_has_an_environment_of_its_own() -> None:
+    """The package index accepts one pending publisher per workflow and environment."""
+    lab, publish = job(RELEASE, "publish-lab"), job(RELEASE, "publish")
+    assert re.findall(r"environment: (\S+)", lab + publish) == ["pypi-lab", "pypi"]
+    assert "find dist -type f ! -name 'bolide_lab-*.whl' -delete" in lab
+    assert "find dist -type f -name 'bolide_lab-*' -delete" in publish
