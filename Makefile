@@ -41,6 +41,10 @@ endif
 ifeq ($(BENCH),tls-http2)
 BENCHED := hyper-tls go-tls granian-asgi-tls uvicorn-tls hypercorn-tls gunicorn-asgi-tls
 endif
+ifeq ($(BENCH),websocket)
+BENCHED := uvicorn-websockets uvicorn-wsproto granian-asgi gunicorn-asgi hypercorn aiohttp-messages sanic \
+  tornado-messages socketify go-messages node-messages
+endif
 RACERS := uvicorn gunicorn-gthread granian-asgi granian-wsgi aiohttp-app-uvloop fastpysgi-wsgi
 
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -100,7 +104,7 @@ fix: $(DEPS) ## Format, and repair what the linters can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(DEPS) $(CORE) ## What Bolide must reach against a baseline, Japronto and nginx (BENCH=bench-servers, BENCH=tls-http2: others)
+bench: $(DEPS) $(CORE) ## What Bolide must reach against a baseline, Japronto and nginx (BENCH=bench-servers, tls-http2, websocket: others)
 	-$(BIN)/bolide race setup $(BENCHED)
 	$(BIN)/bolide race $(BENCH)
 

@@ -67,7 +67,7 @@ def test_the_keys_of_the_list_are_those_of_the_documentation(tmp_path: Path) -> 
     assert {kind: {"kind", *re.findall(r"`(\w+)`", text)} for kind, text in rows} == keys
     studies = {each["name"]: each for each in lines if each["kind"] == "study"}
     documents = ["php", "pipelining", "python-common"]
-    own = ["tls-http2", "wsgi"]
+    own = ["tls-http2", "websocket", "wsgi"]
     assert [*studies] == ["aiohttp-uvloop", "bench", "bench-servers", *documents, *own]
     assert studies["pipelining"]["rounds"] == 7
     assert studies["pipelining"]["title"] == "A million requests per second with Python"

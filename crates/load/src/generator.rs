@@ -15,6 +15,7 @@ mod channel;
 mod checker;
 mod connection;
 mod dial;
+mod dialogue;
 mod error;
 mod load_thread;
 mod mix;
@@ -29,6 +30,7 @@ mod tally;
 mod tls;
 
 pub use channel::WebSocketReport;
+pub use dialogue::Dialogue;
 pub use error::{ErrorClass, Errors};
 pub use plan::{
     Address, Expectation, Limit, Pattern, Plan, Protocol, Request, Shape, Stage, WebSocket,

@@ -123,7 +123,8 @@ def set_up(
 
 def _is_to_make(found: Contestant) -> bool:
     """Return whether it has an environment that does not exist yet, and all that is needed."""
-    has_environment = found.setup.requirements or found.setup.go or found.setup.cargo
+    setup = found.setup
+    has_environment = setup.requirements or setup.go or setup.cargo or setup.npm
     is_ready = environments.examine(found).state == "ready"
     return bool(has_environment) and not is_ready and not packages.lacks_packages(found)
 

@@ -23,7 +23,7 @@ def test_every_contestant_is_valid() -> None:
     assert len(found) >= 40
     assert {"bolide-native", "bolide-asgi", "bolide-wsgi", "ceiling"} <= found.keys()
     ceilings = [name for name, each in found.items() if each.entry.role == "ceiling"]
-    assert ceilings == ["ceiling", "ceiling-tls"]
+    assert ceilings == ["ceiling", "ceiling-tls", "ceiling-messages"]
 
 
 def test_requirements_are_pinned() -> None:
@@ -40,7 +40,7 @@ def test_applications_and_sources_are_there() -> None:
         for word in each.entry.command:
             if word.startswith("{apps}/"):
                 assert (APPS / word.removeprefix("{apps}/")).is_file(), each.name
-        for folder in (each.setup.go, each.setup.cargo):
+        for folder in (each.setup.go, each.setup.cargo, each.setup.npm):
             assert not folder or (APPS / folder).is_dir(), each.name
 
 
@@ -60,7 +60,7 @@ def test_php_fpm_holds_no_child_between_requests() -> None:
 
 
 def test_there_is_a_study_of_every_document_and_of_bolides_own_bars() -> None:
-    assert study.names() == sorted([*SEEDS, "bench", "bench-servers", "tls-http2"])
+    assert study.names() == sorted([*SEEDS, "bench", "bench-servers", "tls-http2", "websocket"])
 
 
 @pytest.mark.parametrize("name", SEEDS)

@@ -93,7 +93,7 @@ def test_a_row_whose_workload_is_left_out_is_left_out() -> None:
     assert len(kept.requirements) == 6
 
 
-@pytest.mark.parametrize("name", ["bench", "bench-servers", "tls-http2"])
+@pytest.mark.parametrize("name", ["bench", "bench-servers", "tls-http2", "websocket"])
 def test_everything_that_is_measured_is_in_a_row(name: str) -> None:
     plan = study.load(name)
     wanted = plan.study.requirements

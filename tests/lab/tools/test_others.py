@@ -165,6 +165,17 @@ def test_json_that_is_no_report(name: str, text: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_bolide_load_sends_messages() -> None:
+    load = Load("ws://h/echo", pipeline_depth=24, messages="echo", message_bytes=64)
+    words = " ".join(find("bolide").command(load))
+    assert "--depth 24 " in words and "--pipeline" not in words
+    assert words.endswith("--pattern echo --message-bytes 64")
+    load = Load("ws://h/", messages="echo", is_compressed=True, expected_content=b"{}")
+    assert " ".join(find("bolide").command(load)).endswith("--pattern echo --compress --body {}")
+    with pytest.raises(ToolError, match="wrk cannot do WebSocket"):
+        find("wrk").command(load)
+
+
 @pytest.mark.parametrize("name", ["h2load", "hey"])
 def test_a_page_that_is_none(name: str) -> None:
     with pytest.raises(ToolError, match="no result: no such host"):

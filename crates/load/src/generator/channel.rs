@@ -33,6 +33,9 @@ pub(super) use messages::Messages;
 use random::random;
 pub use report::WebSocketReport;
 
+/// A server that makes us respond to more pings without reading the pongs is refused.
+const RESPONSES_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// One connection.
 pub(super) struct Channel {
     stage: Stage,
@@ -268,6 +271,9 @@ impl Channel {
         match frame {
             None => Ok(Event::Skipped(used)),
             Some(Frame::Message(kind, content)) => Ok(self.judge(used, kind, &content, messages)),
+            Some(Frame::Ping(_)) if self.out.len() > RESPONSES_BYTES_MAX => {
+                Err(End::Failed(Failure::NoMemory))
+            }
             Some(Frame::Ping(content)) => {
                 self.respond(&content, mix);
                 Ok(Event::Skipped(used))

@@ -75,6 +75,8 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Folder in apps/ with a Go module."""
     cargo: str = ""
     """Folder in apps/ with a Rust package."""
+    npm: str = ""
+    """Folder in apps/ with a Node package and its lock file."""
     missing: str = ""
     """The message if it cannot be installed, with the fix."""
     how: tuple[str, ...] = ()
@@ -94,6 +96,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     uses_tls: bool = False
     """Serves TLS, and nothing without it."""
     serves_http2: bool = False
+    serves_messages: bool = False
+    """Serves WebSockets at /echo and /broadcast."""
+    compresses: bool = True
+    """Agrees to permessage-deflate."""
     requirements: tuple[str, ...] = ()
     """Further requirements, such as a framework."""
     environment: Mapping[str, str] = {}

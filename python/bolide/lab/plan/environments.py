@@ -81,7 +81,7 @@ def examine(contestant: Contestant) -> Status:
     failed = folder_of(contestant) / FAILED
     if failed.is_file():
         return Status("cannot run here", f"set-up failed: {failed.read_text().strip()}")
-    for kind, program in ((setup.go, "go"), (setup.cargo, "cargo")):
+    for kind, program in ((setup.go, "go"), (setup.cargo, "cargo"), (setup.npm, "npm")):
         if kind and find_program(program) is None:
             return Status("cannot run here", f"no {program} on the PATH")
     return Status("needs set-up", f"bolide race setup {contestant.name}")
@@ -156,6 +156,9 @@ def _steps(contestant: Contestant, folder: Path) -> list[tuple[list[str], Path]]
         steps.append(
             (["cargo", "install", "--quiet", "--path", ".", "--root", str(folder)], source)
         )
+    if setup.npm:
+        source = _copied(setup.npm, folder)
+        steps.append((["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], source))
     return steps
 
 
@@ -167,7 +170,7 @@ def _copied(name: str, folder: Path) -> Path:
 
 def _is_made(contestant: Contestant) -> bool:
     setup = contestant.setup
-    if not (setup.requirements or setup.go or setup.cargo):
+    if not (setup.requirements or setup.go or setup.cargo or setup.npm):
         return True
     note = folder_of(contestant) / NOTE
     return note.is_file() and note.read_text() == _made_of(contestant)
@@ -180,7 +183,7 @@ def _made_of(contestant: Contestant) -> str:
     steps = [" ".join(arguments) for arguments in setup.install]
     sources = [
         path.read_text()
-        for name in (setup.go, setup.cargo)
+        for name in (setup.go, setup.cargo, setup.npm)
         if name
         for path in sorted((APPS / name).rglob("*"))
         if path.is_file()
@@ -195,7 +198,7 @@ def _version(contestant: Contestant) -> str | None:
         done = _output([find_program(setup.version[0]) or setup.version[0], *setup.version[1:]])
         found = VERSION.search(done) if done else None
         return found[0] if found else None
-    if setup.go or setup.cargo:
+    if setup.go or setup.cargo or setup.npm:
         return _locked_version(contestant)
     if setup.distribution and not setup.requirements:
         try:
@@ -227,6 +230,7 @@ def _locked_version(contestant: Contestant) -> str | None:
     for file, pattern in (
         ("go.mod", rf"\b{name} v(\S+)"),
         ("Cargo.lock", rf'name = "{name}"\nversion = "(\S+)"'),
+        ("package.json", rf'"{name}": "(\S+)"'),
     ):
         path = source / file
         found = re.search(pattern, path.read_text()) if path.is_file() else None

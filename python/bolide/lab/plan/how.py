@@ -63,6 +63,8 @@ def _steps(contestant: Contestant) -> list[str]:
         found += [f"{pip} {' '.join(each)}" for each in runs]
     if setup.go:
         found.append(f"go build -o FOLDER/bin/server .   # in {setup.go}")
+    if setup.npm:
+        found.append(f"npm ci   # in {setup.npm}")
     if setup.cargo:
         found.append(f"cargo install --path . --root FOLDER   # in {setup.cargo}")
     return found

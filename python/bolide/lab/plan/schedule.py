@@ -45,6 +45,8 @@ def reason_to_skip(contestant: Contestant, workload: Workload) -> str:
         return "it serves TLS only" if entry.uses_tls else "it does not serve TLS"
     if workload.http_version == "2" and not entry.serves_http2:
         return "it does not serve HTTP/2"
+    if workload.messages:
+        return _reason_of_messages(contestant, workload)
     if workload.is_persistent and not entry.is_persistent:
         return "it closes every connection"
     if not workload.is_persistent and not entry.closes:
@@ -54,6 +56,18 @@ def reason_to_skip(contestant: Contestant, workload: Workload) -> str:
     most = entry.connections_max
     if workload.is_persistent and most is not None and workload.connections > most:
         return f"it serves {most} persistent connections at a time"
+    return ""
+
+
+def _reason_of_messages(contestant: Contestant, workload: Workload) -> str:
+    """Return the same for a workload of WebSockets."""
+    entry = contestant.entry
+    if not entry.serves_messages:
+        return "it does not serve WebSockets"
+    if workload.is_compressed and not entry.compresses:
+        return "it does not compress messages"
+    if workload.messages == "broadcast" and entry.is_canned:
+        return "it only sends messages back"
     return ""
 
 

@@ -24,6 +24,7 @@ from bolide.lab.record.schema import (
     Claim,
     Handshakes,
     HttpVersion,
+    Messages,
     Published,
     Study,
     Workload,
@@ -107,6 +108,11 @@ class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     fields: Mapping[str, str] = {}
     """Further field lines of each request."""
     content_bytes: Annotated[int, Meta(ge=0, le=1 << 24)] | None = None
+    messages: Messages = ""
+    """WebSocket: what the server does with messages; `pipeline_depth` of them are in one send."""
+    message_bytes: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
+    """Size of a message with a number in it; None means that the message is the content."""
+    is_compressed: bool = False
     file_bytes: Annotated[int, Meta(ge=1, le=FILE_BYTES_MAX)] | None = None
     """Size of a file, which every contestant has to respond with here."""
     app: str = ""
@@ -307,6 +313,10 @@ def _contradiction(table: WorkloadTable) -> str:
         return "full handshakes are for a connection per request"
     if table.is_timed and (table.tls or table.http_version == "2"):
         return "a timed application is asked over HTTP/1.1 without TLS"
+    if not table.messages and (table.message_bytes is not None or table.is_compressed):
+        return "message_bytes and is_compressed are for messages"
+    if table.messages and (table.http_version != "1.1" or table.content_bytes is not None):
+        return 'messages are for http_version = "1.1", and are the content themselves'
     if table.http_version == "2" and (table.content_bytes is not None or table.fields):
         return "HTTP/2 has neither content of requests nor further fields here"
     return ""
@@ -329,6 +339,9 @@ def load_of(workload: Workload, url: str, content: bytes) -> Load:
         rate_per_s=workload.rate_per_s,
         finds=workload.finds,
         fields=workload.fields,
+        messages=workload.messages,
+        message_bytes=workload.message_bytes,
+        is_compressed=workload.is_compressed,
         content_file="content" if workload.content_bytes is not None else "",
         is_sleepless=workload.is_timed,
         expected_content=content,
@@ -375,7 +388,7 @@ def _refusal(workload: Workload) -> str:
     """Return why its tool cannot generate this load; "" if it can."""
     try:
         content = (workload.content or "").encode()
-        scheme = "https" if workload.tls else "http"
+        scheme = workload.scheme
         find(workload.tool).command(load_of(workload, f"{scheme}://127.0.0.1:1/", content))
     except ToolError as error:
         return str(error)

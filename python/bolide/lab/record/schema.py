@@ -20,6 +20,8 @@ Loop: TypeAlias = Literal["", "asyncio", "uvloop"]
 HttpVersion: TypeAlias = Literal["1.0", "1.1", "2"]
 Handshakes: TypeAlias = Literal["", "resumed", "full"]
 """TLS of a load: none; new connections resume earlier sessions; every handshake is a full one."""
+Messages: TypeAlias = Literal["", "echo", "one-way", "broadcast"]
+"""The patterns of `bolide load ws://`."""
 Verdict: TypeAlias = Literal[
     "server-bound", "generator-bound", "neither", "errors", "noisy", "failed"
 ]
@@ -90,6 +92,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Further field lines of each request."""
     content_bytes: int | None = None
     """Size of the content of each request, which makes it a POST; None for a GET."""
+    messages: Messages = ""
+    """WebSocket: what the server does with each message; "" for HTTP."""
+    message_bytes: int | None = None
+    """Size of a message with a number in it; None means that the message is the content."""
+    is_compressed: bool = False
+    """WebSocket with permessage-deflate."""
     file_bytes: int | None = None
     """Size of a file, which each response has instead of `content`; None without one."""
     app: str = ""
@@ -100,6 +108,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A server in apps/ that the application uses, on the load's processors; "" for none."""
     group: str = ""
     """Workloads of a group are loaded in turns together; "" is a group of its own."""
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of its URL."""
+        return ("ws" if self.messages else "http") + ("s" if self.tls else "")
 
     @property
     def expected_content(self) -> bytes | None:
@@ -200,6 +213,9 @@ def demand_of(workload: Workload) -> tuple[object, ...]:
         workload.finds,
         workload.fields,
         workload.content_bytes,
+        workload.messages,
+        workload.message_bytes,
+        workload.is_compressed,
         workload.file_bytes,
         workload.app,
         workload.is_timed,

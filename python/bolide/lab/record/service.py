@@ -40,7 +40,8 @@ def in_flight(
     None if it is unknown, or the law says nothing about connections: in an open loop, if the
     latency lacks the connect, and if each pipelined request has a latency of its own.
     """
-    if is_open_loop(workload):
+    # Of a broadcast, connections wait for each other.
+    if is_open_loop(workload) or workload.messages == "broadcast":
         return None
     if not workload.is_persistent and workload.tool not in TIMES_CONNECTS:
         return None

@@ -273,6 +273,11 @@ class Group:
 def _protocols(load: Workload) -> list[str]:
     """Return what a load uses besides HTTP/1."""
     found = [f"HTTP/2, {load.streams} streams each"] if load.http_version == "2" else []
+    if load.messages:
+        size = f" of {load.message_bytes:,} bytes" if load.message_bytes is not None else ""
+        found.append(f"WebSocket, {load.messages}{size}")
+    if load.is_compressed:
+        found.append("permessage-deflate")
     if load.tls:
         found.append("TLS" if load.is_persistent else f"{load.tls} TLS handshakes")
     return found

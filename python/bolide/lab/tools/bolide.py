@@ -19,7 +19,7 @@ class Bolide(Tool):
     """Bolide's generator, started as a command like any other."""
 
     name = "bolide"
-    can = ("TLS", "HTTP/2", "a warm-up")
+    can = ("TLS", "HTTP/2", "WebSocket", "a warm-up")
 
     def version(self) -> str | None:
         """Return the version of bolide in this interpreter's environment."""
@@ -29,7 +29,8 @@ class Bolide(Tool):
         """Return the command line; it can generate every load."""
         words = [sys.executable, "-m", "bolide", "load", load.url, "--json", "--quiet"]
         words += ["-c", str(load.connections), "-t", str(min(load.threads, load.connections))]
-        words += ["--timeout", f"{load.timeout_s:g}s", "--pipeline", str(load.pipeline_depth)]
+        words += ["--timeout", f"{load.timeout_s:g}s"]
+        words += ["--depth" if load.messages else "--pipeline", str(load.pipeline_depth)]
         if load.requests_total is not None:
             words += ["-n", str(load.requests_total)]
         elif load.duration_s is not None:
@@ -43,7 +44,10 @@ class Bolide(Tool):
             words += ["--rate", f"{load.rate_per_s:g}"]
         if load.finds:
             words += ["--find", load.finds]
-        words += [*_of_study(load), "--expect-status", str(OK)]
+        words += _of_study(load)
+        if load.messages:
+            return [*words, *_of_messages(load)]
+        words += ["--expect-status", str(OK)]
         if load.expected_file:
             words += ["--expect-body", f"@{load.expected_file}"]
         elif load.expected_content is not None:
@@ -95,6 +99,16 @@ def _of_protocols(load: Load) -> list[str]:
     if load.certificate:
         words += ["--cacert", load.certificate]
     return [*words, "--no-resumption"] if load.tls == "full" else words
+
+
+def _of_messages(load: Load) -> list[str]:
+    """Return the flags of WebSocket."""
+    words = ["--pattern", load.messages, *(["--compress"] if load.is_compressed else [])]
+    if load.message_bytes is not None:
+        return [*words, "--message-bytes", str(load.message_bytes)]
+    if load.expected_file:
+        return [*words, "--body-file", load.expected_file]
+    return [*words, "--body", (load.expected_content or b"").decode(errors="replace")]
 
 
 def _of_study(load: Load) -> list[str]:

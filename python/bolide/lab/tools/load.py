@@ -46,6 +46,12 @@ class Load:
     """File with it, if it does not fit an argument of `bolide load`."""
     fields: tuple[tuple[str, str], ...] = ()
     """Further field lines of each request."""
+    messages: str = ""
+    """WebSocket: the pattern of `bolide load`, with `pipeline_depth` messages in one send."""
+    message_bytes: int | None = None
+    """Size of a message; None means that the message is the expected content."""
+    is_compressed: bool = False
+    """permessage-deflate"""
     content_file: str = ""
     """File with the content of each request, which makes it a POST; "" for a GET."""
     warm_up_s: float = 0.0

@@ -23,7 +23,7 @@ BAD_SHARE_MAX = 0.001
 ONLY_OURS = ("a search", "polling", "field lines of a study", "content of requests")
 """What only `bolide load` is asked for."""
 
-RARE = ("TLS", "HTTP/2", "a warm-up")
+RARE = ("TLS", "HTTP/2", "WebSocket", "a warm-up")
 """What a tool has to name in `can`, to be asked for it."""
 
 
@@ -99,6 +99,7 @@ class Tool(ABC):
             "a warm-up": load.warm_up_s > 0,
             "TLS": bool(load.tls),
             "HTTP/2": load.http_version == "2",
+            "WebSocket": bool(load.messages),
             "handshakes": bool(load.tls) and not load.is_persistent,
             "polling": load.is_sleepless,
             "field lines of a study": bool(load.fields),

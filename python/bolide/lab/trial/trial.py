@@ -282,8 +282,7 @@ class Run:
     def _loaded(self) -> Load:
         """Return the workload as a load on this server."""
         target = self._entry.target or self._workload.target
-        scheme = "https" if self._workload.tls else "http"
-        url = f"{scheme}://{self._address[0]}:{self._address[1]}{target}"
+        url = f"{self._workload.scheme}://{self._address[0]}:{self._address[1]}{target}"
         found = load_of(self._workload, url, self._proof.content)
         if self._workload.tls:
             found = replace(found, certificate=str(self._folder / CERTIFICATE))
@@ -314,6 +313,11 @@ class Run:
             duration_s=self._conditions.warm_up_s,
             timeout_s=load.timeout_s,
             fields=load.fields,
+            messages=load.messages,
+            message_bytes=load.message_bytes,
+            is_compressed=load.is_compressed,
+            expected_content=load.expected_content if load.messages else None,
+            expected_file=load.expected_file if load.messages else "",
             content_file=load.content_file,
         )
         self._tool(find("bolide").command(short), short)

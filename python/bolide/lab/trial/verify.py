@@ -13,13 +13,14 @@ import select
 import socket
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from bolide.lab.plan.contestant import Entry
 from bolide.lab.record.schema import Workload
-from bolide.lab.trial import frames, secure
+from bolide.lab.trial import frames, secure, verify_messages
 from bolide.lab.trial.frames import Frames, WrongFrameError
+from bolide.lab.trial.messages import WrongMessageError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -145,6 +146,11 @@ class _Client:
         self._bounded.give_up = time.monotonic() + RESPONSE_S_MAX
         return read_response(self._reader, self._content_bytes_max)
 
+    def head(self) -> Response:
+        """Read the head of a response, which must be complete in time."""
+        self._bounded.give_up = time.monotonic() + RESPONSE_S_MAX
+        return _head(self._reader)
+
     def read(self, count: int) -> bytes:
         """Read that many bytes, in time.
 
@@ -224,6 +230,8 @@ def verify(
         raise WrongResponseError("protocol", str(error)) from None
     except WrongFrameError as error:
         raise WrongResponseError("malformed", str(error)) from None
+    except WrongMessageError as error:
+        raise WrongResponseError(error.kind, str(error)) from None
     except TimeoutError:
         message = f"no response within {RESPONSE_S_MAX:g} s"
         raise WrongResponseError("no_answer", message) from None
@@ -252,6 +260,8 @@ class _Verification:
         self._response_bytes = 0.0
 
     def run(self) -> Proof:
+        if self._workload.messages:
+            return self._over_websocket()
         if self._workload.http_version == "2":
             return self._over_http2()
         content = self._one()
@@ -321,6 +331,16 @@ class _Verification:
         if self._tls is not None:
             self._remarks.append(self._tls.agreed)
         return Proof(content, tuple(self._remarks), None)
+
+    def _over_websocket(self) -> Proof:
+        host, port = self._address
+        workload = self._workload
+        verify_messages.verify(
+            self._client, f"{host}:{port}", workload, self._entry, UNKNOWN_TARGET
+        )
+        if self._tls is not None:
+            self._remarks.append(self._tls.agreed)
+        return Proof((workload.content or "").encode(), tuple(self._remarks), None)
 
     def _request(self, target: str | None = None, *, is_persistent: bool | None = None) -> bytes:
         persistent = self._workload.is_persistent if is_persistent is None else is_persistent
@@ -428,6 +448,12 @@ def read_response(reader: BinaryIO, content_bytes_max: int = CONNECTION_BYTES_MA
     Raises:
         WrongResponseError: it is truncated or malformed.
     """
+    head = _head(reader)
+    return replace(head, content=_content(reader, head.fields, content_bytes_max))
+
+
+def _head(reader: BinaryIO) -> Response:
+    """Read the head of a response, which has no content yet."""
     line = _line(reader)
     words = line.split(None, 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not STATUS.fullmatch(words[1]):
@@ -440,7 +466,7 @@ def read_response(reader: BinaryIO, content_bytes_max: int = CONNECTION_BYTES_MA
         if name.lower() in ("content-length", "transfer-encoding") and name.lower() in fields:
             raise WrongResponseError("malformed", f"{name} appears twice")
         fields[name.lower()] = value.strip()
-    return Response(int(words[1]), fields, _content(reader, fields, content_bytes_max))
+    return Response(int(words[1]), fields, b"")
 
 
 def _content(reader: BinaryIO, fields: dict[str, str], bytes_max: int) -> bytes:
