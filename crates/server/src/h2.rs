@@ -30,6 +30,7 @@ mod output;
 mod request;
 mod start;
 mod stream;
+mod websocket;
 
 use std::collections::VecDeque;
 
@@ -41,6 +42,7 @@ use wire::h2::{
 use self::flood::Flood;
 use self::handlers::Handlers;
 use self::stream::{Stream, StreamEncoder};
+use self::websocket::Carried;
 use crate::app::{Abort, App};
 use crate::exchange::Obeyed;
 use crate::id::ExchangeId;
@@ -168,6 +170,7 @@ impl H2 {
                     settings::MAX_HEADER_LIST_SIZE,
                     limits.header_section_bytes_max.min(u64::from(u32::MAX)) as u32,
                 ),
+                (settings::ENABLE_CONNECT_PROTOCOL, 1),
                 (settings::NO_RFC7540_PRIORITIES, 1),
             ],
         );
@@ -260,9 +263,10 @@ impl H2 {
         let Some(index) = self.index_of_exchange(id) else {
             return;
         };
-        match command {
-            Command::Read => self.read_more(turn, index),
-            command => self.respond(turn, index, command),
+        match self.obey_websocket(turn, index, command) {
+            None => {}
+            Some(Command::Read) => self.read_more(turn, index),
+            Some(command) => self.respond(turn, index, command),
         }
     }
 
@@ -368,6 +372,10 @@ impl H2 {
             }
             if let Some(pace) = &mut stream.pace {
                 pace.skip(from_ms, to_ms);
+            }
+            let carried = stream.carried.as_deref_mut();
+            if let Some(websocket) = carried.and_then(Carried::websocket) {
+                websocket.exclude_turn(from_ms, to_ms);
             }
         }
     }

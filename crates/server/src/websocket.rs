@@ -26,7 +26,9 @@ use std::sync::Arc;
 
 use net::memory::NoMemory;
 use wire::websocket::extension::Agreement;
-use wire::websocket::{Deflater, Event, Incoming, Inflater, Kind, Receiver, Role, Sender};
+use wire::websocket::{
+    CloseCode, Deflater, Event, Incoming, Inflater, Kind, Receiver, Role, Sender,
+};
 
 use self::liveness::Liveness;
 use self::outgoing::Outgoing;
@@ -75,6 +77,10 @@ pub(crate) enum Pause {
     /// The connection has used its share of the pass.
     Turn,
 }
+
+/// The code of the close frame when the server stops: the client may connect again, to another worker or server.
+pub(crate) const STOPPING: (CloseCode, &str) =
+    (CloseCode::SERVICE_RESTART, "the server is stopping");
 
 /// One WebSocket.
 pub(crate) struct WebSocket {
@@ -345,10 +351,23 @@ impl WebSocket {
         }
     }
 
+    /// Moves everything that waits to the output of a stream.
+    pub(crate) fn drain_to(&mut self, context: &mut Context, out: &mut Vec<u8>) {
+        while self.has_unsent() {
+            self.emit(context);
+            out.append(&mut context.responder.out);
+        }
+    }
+
+    /// Whether the application has to be notified when everything is sent.
+    pub(crate) fn takes_writable_notice(&mut self) -> bool {
+        std::mem::take(&mut self.awaits_writable) && self.state == State::Open
+    }
+
     /// Everything has been sent: the application may send more.
     #[inline]
     pub(crate) fn notify_writer<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        if std::mem::take(&mut self.awaits_writable) && self.state == State::Open {
+        if self.takes_writable_notice() {
             turn.app.writable(self.id);
         }
     }

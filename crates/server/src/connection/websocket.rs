@@ -32,6 +32,10 @@ impl Connection {
                 let fate = websocket.drain(&mut Turn { link, context, app });
                 self.conclude(context, app, fate)
             }
+            Phase::H2(h2) => {
+                h2.drain_websockets(&mut Turn { link, context, app });
+                self.settle(context, app)
+            }
             _ => Fate::Open,
         }
     }
@@ -45,12 +49,14 @@ impl Connection {
         frame: &Arc<[u8]>,
     ) {
         let link = &mut self.link;
-        if let Phase::WebSocket(upgraded) = &mut self.phase
-            && upgraded.websocket.id == id
-        {
-            let unsent_bytes = link.unsent_bytes();
-            let turn = &mut Turn { link, context, app };
-            upgraded.websocket.publish(turn, frame, unsent_bytes);
+        match &mut self.phase {
+            Phase::WebSocket(upgraded) if upgraded.websocket.id == id => {
+                let unsent_bytes = link.unsent_bytes();
+                let turn = &mut Turn { link, context, app };
+                upgraded.websocket.publish(turn, frame, unsent_bytes);
+            }
+            Phase::H2(h2) => h2.publish(&mut Turn { link, context, app }, id, frame),
+            _ => {}
         }
     }
 }

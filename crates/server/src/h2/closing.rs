@@ -2,6 +2,7 @@
 
 use wire::h2::{ErrorCode, Scope, Violation, frame};
 
+use super::websocket::Carried;
 use super::{H2, Leaving, RESET_REMEMBERED, RESETS_REPEATED, Reading};
 use crate::access_log::CLIENT_CLOSED_REQUEST;
 use crate::app::{Abort, App};
@@ -120,9 +121,12 @@ impl H2 {
             .inbound
             .as_ref()
             .is_some_and(|inbound| inbound.is_for_call());
-        if !exchange.is_ended() && is_called {
+        let is_open = matches!(stream.carried.as_deref(), Some(Carried::Open { .. }));
+        if !exchange.is_ended() && is_called && !is_open {
             self.handlers.abort(turn.app, exchange.id, why);
         }
+        H2::lose_websocket(turn, &mut stream);
+        let exchange = &mut stream.exchange;
         if let Some(record) = &mut exchange.record {
             if record.status == 0 {
                 (record.status, record.content_bytes) = (CLIENT_CLOSED_REQUEST, 0);

@@ -68,7 +68,10 @@ impl H2 {
         if padding_bytes > 0 {
             self.give_stream_window(index, padding_bytes);
         }
-        self.take_content(turn, index, content);
+        match self.is_carried(index) {
+            true => self.carry(turn, index, content),
+            false => self.take_content(turn, index, content),
+        }
         match (is_last, self.index_of(id)) {
             (true, Some(index)) => self.content_ended(turn, index),
             _ => Ok(()),
@@ -201,6 +204,7 @@ impl H2 {
             ));
         }
         stream.state.peer_ends();
+        H2::lose_websocket(turn, stream);
         if let Some(inbound) = &mut stream.inbound {
             inbound.is_complete = true;
             self.hand_over(turn, index, Part::Held);
@@ -280,7 +284,9 @@ impl H2 {
                 self.respond(turn, index, Command::Respond(response));
             }
             Progress::Pushed | Progress::Pulled => {
-                self.handlers.abort(turn.app, id, Abort::Refused);
+                if stream.carried.is_none() {
+                    self.handlers.abort(turn.app, id, Abort::Refused);
+                }
                 stream.exchange.cut();
             }
             Progress::Done | Progress::Cut => {}
@@ -368,7 +374,7 @@ impl H2 {
     }
 
     /// Content of a stream is not held any more.
-    fn give_stream_window(&mut self, index: usize, bytes: u32) {
+    pub(super) fn give_stream_window(&mut self, index: usize, bytes: u32) {
         let is_free = self.is_nobody_ahead();
         let Some(stream) = self.streams.get_mut(index) else {
             return;

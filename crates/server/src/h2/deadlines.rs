@@ -9,6 +9,7 @@
 //! | content of a response, and a window is closed | peer | its pace (`write_timeout_ms`) | the stream is reset |
 //! | an exchange `Waiting`, its handler not waiting for the peer | application | `handler_timeout_ms` | 503, unless the application reports that it has started |
 //! | an exchange `Pushed`, `Pulled`, or `Waiting` and started | application | no limit | |
+//! | a WebSocket | see `websocket/liveness.rs`; without pings it has no limit | | closed as a WebSocket, or the stream is reset |
 //! | a request that waits to be started | this side, or the peer, by the lines above for responses | | |
 //! | draining, GOAWAY not sent or announced | this side | now; [`DRAINING_IDLE_MS`] | the next step of leaving |
 //! | `waits_for_turn` | the reactor | its next pass | |
@@ -17,6 +18,7 @@ use wire::h2::{ErrorCode, Violation, frame};
 
 use super::handlers::guarded;
 use super::stream::Stream;
+use super::websocket::websocket_deadline_ms;
 use super::{H2, Leaving, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
@@ -46,6 +48,8 @@ enum Late {
     Handler,
     /// Room in a window.
     Window,
+    /// What the client of a WebSocket owes.
+    WebSocket,
 }
 
 impl H2 {
@@ -84,6 +88,7 @@ impl H2 {
             (first(content_deadline_ms), Late::Content),
             (first(handler_deadline_ms), Late::Handler),
             (first(window_deadline_ms), Late::Window),
+            (first(carried_deadline_ms), Late::WebSocket),
         ];
         all.into_iter().min().unwrap_or((u64::MAX, Late::Delivery))
     }
@@ -137,6 +142,7 @@ impl H2 {
             Late::Content => self.end_late_content(turn),
             Late::Handler => self.end_late_handlers(turn),
             Late::Window => self.end_blocked_streams(turn),
+            Late::WebSocket => self.expire_websockets(turn),
         }
         self.settle(turn)
     }
@@ -225,6 +231,10 @@ fn handler_deadline_ms(_: &H2, stream: &Stream, context: &Context) -> u64 {
         true => Timeouts::end_ms(exchange.started_ms, context.timeouts.handler_timeout_ms),
         false => u64::MAX,
     }
+}
+
+fn carried_deadline_ms(_: &H2, stream: &Stream, context: &Context) -> u64 {
+    websocket_deadline_ms(stream, context)
 }
 
 fn window_deadline_ms(_: &H2, stream: &Stream, _: &Context) -> u64 {

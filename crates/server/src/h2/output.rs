@@ -64,6 +64,7 @@ impl H2 {
         // First, so that what they write has its turn among the streams.
         let mut started = self.start_ready(turn);
         loop {
+            self.serve_websockets(turn);
             let has_more = self.emit(turn);
             let written = turn.context.responder.out.len();
             if written > 0 && turn.link.flush(turn.context, false) == Err(Broken) {
@@ -99,6 +100,7 @@ impl H2 {
             let _ = turn.link.resume(turn.context, true);
         }
         let mut budget = TURN_BYTES;
+        self.flush_websockets(turn);
         loop {
             let has_more = self.emit(turn);
             let written = turn.context.responder.out.len();
@@ -209,7 +211,7 @@ impl H2 {
         turn.context.note_shortage(lost_bytes);
         let (id, is_ended) = (stream.exchange.id, stream.exchange.is_ended());
         stream.exchange.cut();
-        if !is_ended {
+        if !is_ended && !self.is_carried(index) {
             self.handlers.abort(turn.app, id, Abort::Refused);
         }
         Step::Sent
@@ -263,6 +265,7 @@ impl H2 {
                 self.remember_reset(index);
             }
         }
+        self.end_carried(turn, index);
         self.remove(turn, index);
         true
     }

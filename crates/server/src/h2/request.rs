@@ -183,6 +183,13 @@ impl H2 {
             self.refuse(turn, new, Known::Head(&head), (503, NO_MEMORY));
             return Ok(0);
         }
+        if head.asks_websocket {
+            match self.handshake(turn, new, &head) {
+                Ok(handshake) => self.offer(turn, new, &head, handshake),
+                Err(refusal) => self.refuse(turn, new, Known::Head(&head), refusal),
+            }
+            return Ok(0);
+        }
         match head.body_length {
             BodyLength::None if new.is_last && self.may_start(turn) => {
                 self.call(turn, new, &head, Content::Whole(b""));

@@ -6,6 +6,7 @@
 use net::memory::{NoMemory, reserve};
 use wire::h2::{Encoder as HeaderEncoder, ReceiveWindow, SendWindow, State, frame};
 
+use super::websocket::Carried;
 use crate::context::MOVED_BYTES_MIN;
 use crate::exchange::content::Inbound;
 use crate::exchange::output::{Output, reserve_for_parts};
@@ -36,6 +37,8 @@ pub(super) struct Stream {
     sent_bytes: usize,
     /// The peer's time to open a window that is closed; it runs while content waits for that.
     pub(super) pace: Option<Box<Pace>>,
+    /// A WebSocket, or the handshake of one.
+    pub(super) carried: Option<Box<Carried>>,
 }
 
 /// How a response is encoded.
@@ -83,6 +86,7 @@ impl Stream {
             chunk: Vec::new(),
             sent_bytes: 0,
             pace: None,
+            carried: None,
         }
     }
 
@@ -175,7 +179,8 @@ impl Stream {
         let inbound = self.inbound.as_ref().map_or(0, |it| it.held_bytes());
         let pace = self.pace.as_ref().map_or(0, |_| size_of::<Pace>());
         let encoding = self.encoding.trailers.capacity();
-        self.exchange.held_bytes() + self.chunk.capacity() + inbound + pace + encoding
+        let carried = self.carried.as_ref().map_or(0, |it| it.held_bytes());
+        carried + self.exchange.held_bytes() + self.chunk.capacity() + inbound + pace + encoding
     }
 
     /// Reserves memory for what a command writes.

@@ -123,7 +123,7 @@ impl WebSocket {
 
     /// What is owed to the peer cannot be sent: the carrier ends the WebSocket in its turn.
     #[cold]
-    pub(super) fn break_off(&mut self, context: &mut Context) {
+    pub(crate) fn break_off(&mut self, context: &mut Context) {
         let is_owed = self.end(context, Ending::Broken);
         self.state = State::Ended {
             ending: Ending::Broken,

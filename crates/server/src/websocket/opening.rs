@@ -61,7 +61,6 @@ pub(crate) fn check_h1(head: &RequestHead<'_>, shared: &WebSockets) -> Result<Ha
 }
 
 /// Checks an extended CONNECT of HTTP/2.
-#[expect(dead_code, reason = "HTTP/2 carries no WebSocket yet")]
 pub(crate) fn check_h2(head: &RequestHead<'_>, shared: &WebSockets) -> Result<Handshake, Refused> {
     check_connect(head.field_section).map_err(Refused::of)?;
     check(head, shared, None)

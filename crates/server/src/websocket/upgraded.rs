@@ -2,18 +2,14 @@
 
 use net::Received;
 use net::memory::append;
-use wire::websocket::CloseCode;
 
-use super::{Ending, Pause, WebSocket};
+use super::{Ending, Pause, STOPPING, WebSocket};
 use crate::app::App;
 use crate::context::Context;
 use crate::exchange::Unfinished;
 use crate::id::ExchangeId;
 use crate::link::{Broken, Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
-
-/// The code of the close frame when the server stops: the client may connect again, to another worker or server.
-const STOPPING: (CloseCode, &str) = (CloseCode::SERVICE_RESTART, "the server is stopping");
 
 /// A WebSocket over a link.
 pub(crate) struct Upgraded {

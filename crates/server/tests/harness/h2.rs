@@ -135,6 +135,32 @@ impl H2Client {
         stream
     }
 
+    /// Writes an extended CONNECT with the protocol `websocket` and these fields. Returns its stream.
+    pub(crate) fn connect(&mut self, target: &str, fields: &[(&str, &str)]) -> u32 {
+        let stream = self.next;
+        self.next += 2;
+        let encoder = &mut self.encoder;
+        frame::push_headers(&mut self.pending, stream, false, FRAME_BYTES_MAX, |out| {
+            encoder.request(b"CONNECT", b"http", b"test", target.as_bytes(), b"", out);
+            let version = ("sec-websocket-version", "13");
+            for (name, value) in [(":protocol", "websocket"), version].iter().chain(fields) {
+                // A literal that is not inserted.
+                out.push(0);
+                for string in [name, value] {
+                    out.push(string.len() as u8);
+                    out.extend_from_slice(string.as_bytes());
+                }
+            }
+        });
+        let arrived = Arrived {
+            window_bytes: self.announced.last().copied().unwrap_or_default(),
+            room_bytes: self.initial_room_bytes,
+            ..Arrived::default()
+        };
+        self.streams.insert(stream, arrived);
+        stream
+    }
+
     /// Writes content.
     pub(crate) fn data(&mut self, stream: u32, content: &[u8], is_last: bool) {
         frame::push_data(&mut self.pending, stream, content, is_last);

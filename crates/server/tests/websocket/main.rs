@@ -1,6 +1,7 @@
 //! WebSockets over HTTP/1.1: the handshake, messages in both directions, and how they end.
 
 mod attacks;
+mod h2;
 mod schedules;
 
 #[path = "../harness/mod.rs"]

@@ -1,7 +1,7 @@
 //! The head of a request, written as HTTP/1 has it (RFC 9113 8.3.1).
 //!
 //! The pseudo-header fields come first, in any order. Their lines are kept at the start of the text until all are known; then the request
-//! line and Host replace them.
+//! line and Host replace them. An extended CONNECT for WebSocket (RFC 8441) becomes a GET with Upgrade, so that handshakes look alike.
 
 use super::{FieldAt, Part, Role, malformed};
 use crate::field::field_lines;
@@ -16,6 +16,8 @@ pub(in crate::h2) struct Request {
     authority: Option<Part>,
     path: Option<Part>,
     is_asterisk: bool,
+    /// An extended CONNECT for WebSocket (RFC 8441 4).
+    is_websocket: bool,
     is_https: bool,
     has_host: bool,
     has_content_length: bool,
@@ -55,6 +57,13 @@ impl Role for Request {
                 self.is_asterisk = kind == Kind::Asterisk;
                 &mut self.path
             }
+            Kind::Protocol if self.is_websocket => {
+                return Err(malformed("A pseudo-header field is given more than once."));
+            }
+            Kind::Protocol => {
+                self.is_websocket = true;
+                return Ok(());
+            }
             _ => {
                 return Err(malformed(
                     "A request has a pseudo-header field of a response.",
@@ -73,7 +82,10 @@ impl Role for Request {
             .ok_or_else(|| malformed("The method is missing."))?;
         let target = self.target(slice(text, method))?;
         let head = text.len();
-        text.extend_from_within(method.0..method.1);
+        match self.is_websocket {
+            true => text.extend_from_slice(b"GET"),
+            false => text.extend_from_within(method.0..method.1),
+        }
         text.push(b' ');
         text.extend_from_within(target.0..target.1);
         text.extend_from_slice(b" HTTP/2.0\r\n");
@@ -83,6 +95,9 @@ impl Role for Request {
             text.extend_from_within(authority.0..authority.1);
             *authority = (at - head, text.len() - head);
             text.extend_from_slice(b"\r\n");
+        }
+        if self.is_websocket {
+            text.extend_from_slice(UPGRADE);
         }
         text.copy_within(head.., 0);
         text.truncate(text.len() - head);
@@ -122,6 +137,9 @@ impl Role for Request {
     }
 }
 
+/// How the head says that it is the handshake of a WebSocket, as one of HTTP/1.1 does. No client of HTTP/2 can send this line.
+const UPGRADE: &[u8] = b"Upgrade: websocket\r\n";
+
 const BEFORE_AUTHORITY: &[u8] = b" HTTP/2.0\r\nHost: ";
 
 impl Request {
@@ -142,7 +160,10 @@ impl Request {
 
     /// The request target (RFC 9113 8.3.1, 8.5).
     fn target(&self, method: &[u8]) -> Result<Part, BlockError> {
-        if method == b"CONNECT" {
+        if self.is_websocket && method != b"CONNECT" {
+            return Err(malformed("Only CONNECT has a protocol."));
+        }
+        if method == b"CONNECT" && !self.is_websocket {
             if self.scheme.is_some() || self.path.is_some() {
                 return Err(malformed("CONNECT has a scheme or a path."));
             }

@@ -1,0 +1,355 @@
+//! WebSockets on streams (RFC 8441): an extended CONNECT opens one, DATA frames carry its octets in both directions.
+//!
+//! | carried | event | then |
+//! | --- | --- | --- |
+//! | `Offered` | the application accepts | the response 200; `Open` |
+//! | `Offered` | the application refuses, or is late | the stream ends as any other |
+//! | `Open` | the WebSocket has ended ([`crate::websocket`]), and everything is sent | END_STREAM |
+//! | `Open` | the peer ends or resets the stream | the WebSocket is lost |
+//!
+//! A window opens when the WebSocket has used what arrived: an application that has enough stops its stream, and no other.
+
+use std::sync::Arc;
+
+use wire::h2::{ErrorCode, State, Violation, frame};
+use wire::{BodyLength, RequestHead};
+
+use super::H2;
+use super::handlers::guarded;
+use super::request::{New, record};
+use super::stream::{Encoding, Stream};
+use crate::app::head::Head;
+use crate::app::websocket::{Offer, Opening};
+use crate::app::{App, Content, Request};
+use crate::context::Context;
+use crate::exchange::{Exchange, Progress};
+use crate::id::ExchangeId;
+use crate::link::Turn;
+use crate::mailbox::Command;
+use crate::response::Response;
+use crate::websocket::opening::{Handshake, check_h2};
+use crate::websocket::{Ending, Pause, STOPPING, WebSocket};
+
+const NOT_TAKEN: &str = "This application takes no WebSockets here.";
+const HAS_CONTENT: &str = "a WebSocket handshake has no content";
+
+/// What a stream carries instead of a request's content.
+pub(super) enum Carried {
+    /// The application has not decided. What arrives waits.
+    Offered {
+        handshake: Handshake,
+        input: Vec<u8>,
+    },
+    Open {
+        websocket: WebSocket,
+        /// Input that could not be used yet.
+        input: Vec<u8>,
+    },
+}
+
+impl Carried {
+    /// Memory held, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        let own = match self {
+            Carried::Offered { input, .. } => input.capacity(),
+            Carried::Open { websocket, input } => input.capacity() + websocket.held_bytes(),
+        };
+        own + size_of::<Carried>()
+    }
+
+    pub(super) fn websocket(&mut self) -> Option<&mut WebSocket> {
+        match self {
+            Carried::Offered { .. } => None,
+            Carried::Open { websocket, .. } => Some(websocket),
+        }
+    }
+}
+
+impl H2 {
+    /// An extended CONNECT for WebSocket.
+    #[cold]
+    pub(super) fn handshake<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: &RequestHead<'_>,
+    ) -> Result<Handshake, (u16, &'static str)> {
+        if !turn.app.takes_websocket(&Head::of(head)) {
+            return Err((501, NOT_TAKEN));
+        }
+        if new.is_last || head.body_length != BodyLength::Chunked {
+            return Err((400, HAS_CONTENT));
+        }
+        let handshake = check_h2(head, &turn.context.websockets);
+        handshake.map_err(|refused| (refused.status, refused.reason))
+    }
+
+    /// Passes a valid handshake to the application.
+    #[cold]
+    pub(super) fn offer<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: &RequestHead<'_>,
+        handshake: Handshake,
+    ) {
+        let id = ExchangeId {
+            connection: turn.link.id.key,
+            sequence: turn.context.next_sequence(),
+        };
+        let request = Request {
+            head: Head::of(head),
+            content: Content::Whole(b""),
+            id,
+            client: &turn.link.client,
+            server: &turn.link.server,
+            tls: turn.link.tls(),
+        };
+        let offer = Offer {
+            field_section: head.field_section,
+        };
+        let responder = &mut turn.context.responder;
+        responder.message_begins(false);
+        let app = &mut *turn.app;
+        let is_called = guarded(|| app.websocket(&request, &offer, responder)).is_some();
+        let exchange = Exchange {
+            record: record(turn, Some(head), (0, 0)),
+            ..Exchange::new(id, turn.context.clock.tick())
+        };
+        let windows = (new.send_window, self.new_receive_window(turn));
+        let (state, encoding) = (State::opened(false), Encoding::new(false));
+        let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
+        stream.carried = Some(Box::new(Carried::Offered {
+            handshake,
+            input: Vec::new(),
+        }));
+        self.streams.push(stream);
+        if !is_called {
+            let index = self.streams.len() - 1;
+            self.respond(turn, index, Command::Respond(Response::failure()));
+        }
+    }
+
+    /// Executes a command for a stream with a handshake or a WebSocket. Returns the command if it is one for any exchange.
+    pub(super) fn obey_websocket<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+        command: Command,
+    ) -> Option<Command> {
+        let stream = self.streams.get_mut(index)?;
+        match (stream.carried.as_deref_mut(), command) {
+            (Some(Carried::Open { websocket, .. }), command) => {
+                websocket.obey(turn.context, command);
+                None
+            }
+            (Some(Carried::Offered { .. }), Command::Open(opening)) => {
+                self.accept(turn, index, &opening);
+                None
+            }
+            (_, command) => Some(command),
+        }
+    }
+
+    /// The application accepts.
+    fn accept<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, opening: &Opening) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let Some(Carried::Offered { handshake, input }) = stream.carried.as_deref_mut() else {
+            return;
+        };
+        if stream.exchange.progress != Progress::Waiting {
+            return;
+        }
+        let agreement = handshake.agreement();
+        let mut websocket = WebSocket::new(stream.exchange.id, agreement, turn.context);
+        let fields = handshake.fields(opening);
+        let input = std::mem::take(input);
+        if turn.context.is_draining() {
+            let (code, reason) = STOPPING;
+            websocket.close_because(turn, code, reason);
+        }
+        stream.carried = Some(Box::new(Carried::Open { websocket, input }));
+        let response = Response {
+            status: 200,
+            fields,
+            ..Response::default()
+        };
+        self.respond(turn, index, Command::BeginOpen(response));
+    }
+
+    /// Octets arrive on a stream that carries a WebSocket.
+    pub(super) fn carry<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, content: &[u8]) {
+        let stream = self.streams.get_mut(index);
+        let Some(carried) = stream.and_then(|stream| stream.carried.as_deref_mut()) else {
+            return;
+        };
+        let (Carried::Offered { input, .. } | Carried::Open { input, .. }) = carried;
+        if net::memory::append(input, content).is_err() {
+            turn.context.note_shortage(content.len());
+            if let Some(websocket) = carried.websocket() {
+                websocket.break_off(turn.context);
+            }
+        }
+        self.serve_websocket(turn, index);
+    }
+
+    /// Serves the WebSockets that have something to do.
+    pub(super) fn serve_websockets<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        for index in 0..self.streams.len() {
+            if self.is_carried(index) {
+                self.serve_websocket(turn, index);
+            }
+        }
+    }
+
+    /// Whether a stream carries a WebSocket, or the handshake of one.
+    pub(super) fn is_carried(&self, index: usize) -> bool {
+        let stream = self.streams.get(index);
+        stream.is_some_and(|stream| stream.carried.is_some())
+    }
+
+    /// Leaves what WebSockets have to send to the output of their streams, without calling the application.
+    pub(super) fn flush_websockets<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let frames = std::mem::take(&mut turn.context.responder.out);
+        for stream in &mut self.streams {
+            if let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket)
+                && stream.exchange.progress == Progress::Pushed
+            {
+                websocket.drain_to(turn.context, stream.exchange.out.tail());
+            }
+        }
+        turn.context.responder.out = frames;
+    }
+
+    /// Serves input that waits on a stream, and leaves what is to be sent to its output.
+    fn serve_websocket<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let unsent_bytes = stream.unsent_bytes();
+        let Some(Carried::Open { websocket, input }) = stream.carried.as_deref_mut() else {
+            return;
+        };
+        if stream.exchange.progress != Progress::Pushed {
+            return;
+        }
+        let frames = std::mem::take(&mut turn.context.responder.out);
+        let has_room = unsent_bytes as u64 <= turn.context.limits.send_buffer_bytes_max;
+        let (mut used, mut is_broken) = (0, false);
+        websocket.drain_to(turn.context, stream.exchange.out.tail());
+        if has_room && websocket.takes_input() && !input.is_empty() {
+            let mut data = std::mem::take(input);
+            match guarded(|| websocket.receive(turn, &mut data, false)) {
+                Some((count, pause)) => {
+                    used = count;
+                    self.waits_for_turn |= pause == Pause::Turn && used < data.len();
+                }
+                None => is_broken = true,
+            }
+            data.drain(..used);
+            if !data.is_empty() {
+                *input = data;
+            }
+            stream
+                .exchange
+                .out
+                .tail()
+                .append(&mut turn.context.responder.out);
+            websocket.drain_to(turn.context, stream.exchange.out.tail());
+        }
+        turn.context.responder.out = frames;
+        stream.exchange.awaits_writable |= websocket.takes_writable_notice();
+        is_broken |= websocket.ending() == Some(Ending::Broken);
+        if is_broken {
+            let _ = guarded(|| websocket.lost(turn));
+            stream.exchange.cut();
+        } else if websocket.ending().is_some() {
+            stream.exchange.progress = Progress::Done;
+        }
+        if used > 0 {
+            self.give_stream_window(index, used as u32);
+        }
+    }
+
+    /// The peer has ended a stream that carries a WebSocket, or the stream is over.
+    pub(super) fn lose_websocket<A: App>(turn: &mut Turn<'_, A>, stream: &mut Stream) {
+        if let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket) {
+            let _ = guarded(|| websocket.lost(turn));
+            if stream.exchange.progress == Progress::Pushed {
+                stream.exchange.progress = Progress::Done;
+            }
+        }
+    }
+
+    /// Sends a frame that other subscribers of its topic receive too.
+    pub(crate) fn publish<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: ExchangeId,
+        frame: &Arc<[u8]>,
+    ) {
+        let index = self.index_of_exchange(id);
+        let Some(stream) = index.and_then(|index| self.streams.get_mut(index)) else {
+            return;
+        };
+        let unsent_bytes = stream.unsent_bytes() + turn.link.unsent_bytes();
+        if let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket) {
+            let _ = guarded(|| websocket.publish(turn, frame, unsent_bytes));
+        }
+    }
+
+    /// The server drains: the clients of all WebSockets are asked to leave.
+    pub(crate) fn drain_websockets<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let (code, reason) = STOPPING;
+        for stream in &mut self.streams {
+            if let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket) {
+                let _ = guarded(|| websocket.close_because(turn, code, reason));
+            }
+        }
+    }
+
+    /// Acts on the deadlines of WebSockets that have passed.
+    pub(super) fn expire_websockets<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let now_ms = turn.now_ms();
+        let mut given_up = Vec::new();
+        for stream in &mut self.streams {
+            if websocket_deadline_ms(stream, turn.context) > now_ms {
+                continue;
+            }
+            if let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket)
+                && guarded(|| websocket.expire(turn)) != Some(true)
+            {
+                given_up.push(stream.id);
+            }
+        }
+        for id in given_up {
+            let reason = "the WebSocket was not closed in time";
+            self.violated(turn, Violation::of_stream(id, ErrorCode::CANCEL, reason));
+        }
+    }
+
+    /// Ends the client's side of a stream whose WebSocket has ended, so that nothing more arrives.
+    pub(super) fn end_carried<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        let Some(stream) = self.streams.get(index) else {
+            return;
+        };
+        if stream.carried.is_some() && stream.state.takes_content() {
+            let out = &mut turn.context.responder.out;
+            frame::push_reset(out, stream.id, ErrorCode::NO_ERROR);
+            self.remember_reset(index);
+        }
+    }
+}
+
+/// When the WebSocket of a stream has to act; `u64::MAX` for never.
+pub(super) fn websocket_deadline_ms(stream: &Stream, context: &Context) -> u64 {
+    match stream.carried.as_deref() {
+        Some(Carried::Open { websocket, input }) => {
+            let is_read = input.is_empty() && !stream.has_unsent();
+            websocket.deadline_ms(context, is_read)
+        }
+        Some(Carried::Offered { .. }) | None => u64::MAX,
+    }
+}

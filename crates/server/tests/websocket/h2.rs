@@ -1,0 +1,237 @@
+//! WebSockets on streams of HTTP/2.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use server::{Close, CloseCode, Command, MessageKind, Opening};
+use wire::h2::ErrorCode;
+use wire::websocket::{Event, Incoming, Inflaters, MessageLimits, Receiver, Role};
+
+use crate::harness::Server;
+use crate::harness::h2::H2Client;
+use crate::harness::websocket::{close, ping, text};
+
+struct World {
+    server: Server,
+    now_ms: Arc<AtomicU64>,
+    client: H2Client,
+}
+
+impl World {
+    fn new() -> World {
+        let (mut server, now_ms) =
+            Server::with_manual_clock(|config| config.accepts_prior_knowledge = true);
+        let client = H2Client::new(server.connect());
+        World {
+            server,
+            now_ms,
+            client,
+        }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..8 {
+            self.client.send(usize::MAX);
+            self.server.settle();
+            self.client.receive();
+        }
+    }
+
+    fn open(&mut self, target: &str) -> u32 {
+        let stream = self.client.connect(target, &[]);
+        self.settle();
+        assert_eq!(self.client.streams[&stream].status, 200);
+        stream
+    }
+
+    /// All texts and close codes that have arrived on a stream.
+    fn arrived(&mut self, stream: u32) -> Vec<String> {
+        let mut content = self.client.streams[&stream].content.clone();
+        let mut receiver = Receiver::new(Role::Client, Incoming::Plain);
+        let limits = MessageLimits {
+            message_bytes_max: 1 << 28,
+            fragments_max: 10,
+        };
+        let (mut arrived, mut used) = (Vec::new(), 0);
+        while used < content.len() {
+            let rest = &mut content[used..];
+            let received = receiver.receive(rest, &limits, &mut Inflaters::default());
+            let (count, event) = received.expect("valid frames");
+            used += count;
+            arrived.extend(event.map(|event| match event {
+                Event::Message(_, content) => String::from_utf8_lossy(&content).into_owned(),
+                Event::Ping(_) => "ping".into(),
+                Event::Pong(content) => format!("pong {}", content.len()),
+                Event::Close(close) => format!("{}", close.code.map_or(1005, |code| code.0)),
+            }));
+        }
+        arrived
+    }
+}
+
+#[test]
+fn streams_carry_websockets_beside_requests() {
+    let mut it = World::new();
+    let echo = it
+        .client
+        .connect("/ws/echo", &[("sec-websocket-protocol", "chat")]);
+    let post = it.client.connect("/ws/post", &[]);
+    let plain = it.client.open("GET", "/plain", true);
+    it.settle();
+    for stream in [echo, post] {
+        assert_eq!(it.client.streams[&stream].status, 200);
+        assert!(!it.client.streams[&stream].is_over());
+        let frames = [text("1"), ping(b"??"), text(&"x".repeat(300))].concat();
+        let (first, second) = frames.split_at(9);
+        it.client.data(stream, first, false);
+        it.settle();
+        it.client.data(stream, second, false);
+    }
+    it.settle();
+    for stream in [echo, post] {
+        let arrived = it.arrived(stream);
+        assert!(arrived.contains(&"1".into()) && arrived.contains(&"pong 2".into()));
+        assert!(arrived.contains(&"x".repeat(300)));
+        assert_eq!(arrived.len(), 3);
+        it.client.data(stream, &close(4000, "bye"), false);
+    }
+    it.settle();
+    assert_eq!(it.client.streams[&plain].content, b"/plain");
+    for (stream, target) in [(echo, "/ws/echo"), (post, "/ws/post")] {
+        assert_eq!(it.arrived(stream).last(), Some(&"4000".to_owned()));
+        assert!(it.client.streams[&stream].is_complete);
+        assert_eq!(it.server.closed(target), Some((4000, "bye".into())));
+    }
+    let next = it.client.open("GET", "/next", true);
+    it.settle();
+    assert_eq!(it.client.streams[&next].content, b"/next");
+}
+
+#[test]
+fn handshakes_are_refused_as_over_http_1_1() {
+    let mut it = World::new();
+    let refused = it.client.connect("/plain", &[]);
+    let repeated = it
+        .client
+        .connect("/ws/echo", &[("sec-websocket-version", "13")]);
+    let later = it.client.connect("/ws/later", &[]);
+    it.settle();
+    it.server.respond(it.server.exchange("/ws/later"), "no");
+    it.settle();
+    for (stream, status) in [(refused, 501), (repeated, 400), (later, 200)] {
+        assert_eq!(it.client.streams[&stream].status, status);
+        assert!(it.client.streams[&stream].is_complete);
+    }
+    assert_eq!(it.server.worker.app.closed, []);
+}
+
+#[test]
+fn what_arrives_before_the_acceptance_waits_for_it() {
+    let mut it = World::new();
+    let stream = it.client.connect("/ws/later", &[]);
+    it.client.data(stream, &text("early"), false);
+    it.settle();
+    assert!(it.server.worker.app.messages.is_empty());
+    let id = it.server.exchange("/ws/later");
+    it.server.post(id, Command::Open(Opening::default()));
+    it.server
+        .post(id, Command::Message(MessageKind::Text, b"welcome".to_vec()));
+    it.settle();
+    assert_eq!(it.arrived(stream), ["welcome"]);
+    assert_eq!(it.server.worker.app.messages.len(), 1);
+    let close = Close {
+        code: Some(CloseCode(3000)),
+        reason: String::new(),
+    };
+    it.server.post(id, Command::Close(close));
+    it.settle();
+    assert_eq!(it.arrived(stream), ["welcome", "3000"]);
+    assert_eq!(it.server.closed("/ws/later"), None);
+    it.now_ms.fetch_add(10_100, Ordering::Relaxed);
+    it.settle();
+    assert_eq!(it.client.streams[&stream].reset, Some(ErrorCode::CANCEL));
+    assert_eq!(it.server.closed("/ws/later"), Some((1006, String::new())));
+}
+
+#[test]
+fn a_stream_that_ends_is_lost_and_others_go_on() {
+    let mut it = World::new();
+    let reset = it.open("/ws/echo");
+    let ended = it.open("/ws/post");
+    let other = it.open("/ws/sub/a");
+    it.client.reset(reset);
+    it.client.data(ended, b"", true);
+    it.settle();
+    for target in ["/ws/echo", "/ws/post"] {
+        assert_eq!(it.server.closed(target), Some((1006, String::new())));
+    }
+    it.server.publish("a", "news");
+    it.settle();
+    assert_eq!(it.arrived(other), ["news"]);
+    it.client.vanish();
+    it.settle();
+    assert!(it.server.is_empty());
+    assert_eq!(it.server.closed("/ws/sub/a"), Some((1006, String::new())));
+    assert_eq!(it.server.worker.app.aborted, []);
+    assert_eq!(it.server.worker.held_bytes(), 0);
+}
+
+#[test]
+fn an_application_that_has_enough_stops_its_stream_only() {
+    let mut it = World::new();
+    let slow = it.open("/ws/slow");
+    let echo = it.open("/ws/echo");
+    let long = text(&"x".repeat(10_000));
+    for _ in 0..6 {
+        it.client.data(slow, &long, false);
+        it.client.data(echo, &text("y"), false);
+        it.settle();
+    }
+    assert_eq!(it.arrived(echo).len(), 6);
+    let id = it.server.exchange("/ws/slow");
+    let count = |it: &World| {
+        let messages = it.server.worker.app.messages.iter();
+        messages.filter(|(to, ..)| *to == id).count()
+    };
+    assert_eq!(count(&it), 1);
+    for number in 2..=6 {
+        it.server.post(id, Command::Read);
+        it.settle();
+        assert_eq!(count(&it), number);
+    }
+}
+
+#[test]
+fn a_drain_and_silence_close_websockets_of_streams() {
+    let mut it = World::new();
+    let stream = it.open("/ws/echo");
+    it.now_ms.fetch_add(20_100, Ordering::Relaxed);
+    it.settle();
+    assert_eq!(it.arrived(stream), ["ping"]);
+    it.server.worker.drain();
+    it.settle();
+    assert_eq!(it.arrived(stream), ["ping", "1012"]);
+    assert_eq!(it.server.closed("/ws/echo").map(|how| how.0), Some(1012));
+    it.client.data(stream, &close(1012, ""), false);
+    it.settle();
+    assert!(it.client.streams[&stream].is_complete);
+    it.now_ms.fetch_add(1_000, Ordering::Relaxed);
+    it.settle();
+    it.client.vanish();
+    it.settle();
+    assert!(it.server.is_empty());
+    assert_eq!(it.server.worker.held_bytes(), 0);
+}
+
+#[test]
+fn a_panic_ends_one_websocket_of_a_connection() {
+    let mut it = World::new();
+    let panics = it.open("/ws/panic");
+    let echo = it.open("/ws/echo");
+    it.client.data(panics, &text("x"), false);
+    it.client.data(echo, &text("y"), false);
+    it.settle();
+    assert!(it.client.streams[&panics].reset.is_some());
+    assert_eq!(it.server.closed("/ws/panic"), Some((1006, String::new())));
+    assert_eq!(it.arrived(echo), ["y"]);
+}
