@@ -25,9 +25,8 @@ def subscribe(socket):
 
 
 def publish(socket, message, opcode):
-    """Send the same content to all, the sender too."""
+    """Send the same content to all, which includes the sender here."""
     socket.publish("all", message, opcode)
-    socket.send(message, opcode)
 
 
 def missing(response, request):
