@@ -20,7 +20,7 @@
 //! | `watch` | whether an application computes while something that it has written waits |
 //! | `websocket` | WebSockets |
 
-mod asyncio;
+pub(crate) mod asyncio;
 pub(crate) mod awaitable;
 pub(crate) mod context;
 pub(crate) mod coroutine;

@@ -5,6 +5,7 @@ use server::{Appetite, CloseCode, Closed, Command, ExchangeId, MessageKind, Resp
 
 use super::Interface;
 use crate::ffi;
+use crate::run::asyncio::Lending;
 use crate::run::exchanges::Exchanges;
 use crate::run::websocket::{End, Phase};
 
@@ -20,13 +21,11 @@ impl Interface {
         }
     }
 
-    /// Nothing that applications have lent stays current. Returns whether no other task runs now.
-    fn leave_tasks(&mut self, py: Python<'_>) -> bool {
-        let mut is_free = true;
-        for runner in self.runners() {
-            is_free &= runner.tasks.leave_all(py);
-        }
-        is_free
+    /// Nothing that applications have lent stays current. Returns what resuming tasks requires.
+    #[inline]
+    fn leave_tasks(&mut self, py: Python<'_>) -> Option<&Lending> {
+        self.runners().for_each(|runner| runner.tasks.leave(py));
+        self.runners().next()?.tasks.lending()
     }
 
     /// Keeps an exception that ends the process until the end of the pass.
@@ -63,9 +62,9 @@ impl Interface {
             let Some(socket) = self.exchanges().sockets.get(py, id) else {
                 return;
             };
-            let is_direct = self.leave_tasks(py);
+            let lending = self.leave_tasks(py);
             let exchanges = &socket.exchanges;
-            let result = exchanges.lend(py, id, responder, || socket.wake(py, is_direct));
+            let result = exchanges.lend(py, id, responder, || socket.wake(py, lending));
             self.keep(result);
         });
     }
@@ -112,8 +111,8 @@ impl Interface {
             let Some(socket) = self.exchanges().sockets.get(py, id) else {
                 return;
             };
-            let is_direct = self.leave_tasks(py);
-            let result = socket.ends(py, end, is_direct);
+            let lending = self.leave_tasks(py);
+            let result = socket.ends(py, end, lending);
             self.keep(result);
         });
     }

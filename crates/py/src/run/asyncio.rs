@@ -200,6 +200,11 @@ impl Lending {
         ffi::call(py, &self.leave_task, arguments).map(drop)
     }
 
+    /// Whether a task is of asyncio's class, and not of one that may run its steps differently.
+    pub(crate) fn lends(&self, task: &Bound<'_, PyAny>) -> bool {
+        task.get_type().is(&self.task_type)
+    }
+
     /// Whether no task runs now.
     #[inline]
     pub(crate) fn has_no_current(&self, py: Python<'_>) -> PyResult<bool> {

@@ -17,11 +17,19 @@ pub(crate) struct Suspended {
     pub(crate) coroutine: Py<PyAny>,
     /// The context that it started in; None if that is the task's own.
     pub(crate) context: Option<Py<PyAny>>,
-    /// What the coroutine yielded in its first step, until the task has taken it.
-    pub(crate) yielded: Option<Yielded>,
+    /// What the coroutine did in a step that was not its task's, until the task has taken it.
+    pub(crate) ahead: Option<Ahead>,
     pub(crate) completion: Box<dyn Completion>,
     /// Dropped when the coroutine has ended.
     pub(crate) running: Running,
+}
+
+/// What a coroutine did in its first step, or in one that a message resumed.
+pub(crate) enum Ahead {
+    /// It waits for this.
+    Yielded(Yielded),
+    /// It has returned, or raised.
+    Ended(PyResult<Py<PyAny>>),
 }
 
 /// The purpose of a coroutine: what its end means for its exchange. `context` is the one to run Python in, None if it is the current one.
@@ -116,6 +124,31 @@ impl RequestCoroutine {
         self.ended.with(py, ended).flatten()
     }
 
+    /// Runs a step of the coroutine while its task waits for `awaited`. Returns true if the coroutine waits for the same again, so that
+    /// nothing changes for the task. If not, the task has to be resumed, and finds what the coroutine did.
+    pub(crate) fn step_ahead(&self, py: Python<'_>, awaited: &Bound<'_, PyAny>) -> bool {
+        let Some(mut work) = self.leave(py) else {
+            return false;
+        };
+        // Without a context of its own, it needs that of the task.
+        if work.ahead.is_none() && work.context.is_some() {
+            let coroutine = work.coroutine.bind(py).clone();
+            let step = || work.step(py, None);
+            let ahead = match self.shows(&coroutine, step).unwrap_or_else(Sent::raised) {
+                Sent::Yielded(value) if value.is(awaited) => {
+                    self.put_back(py, work);
+                    return true;
+                }
+                Sent::Yielded(value) => Ahead::Yielded(Yielded::of(value)),
+                Sent::Returned(value) => Ahead::Ended(Ok(value.unbind())),
+                Sent::Raised(error) => Ahead::Ended(Err(*error)),
+            };
+            work.ahead = Some(ahead);
+        }
+        self.put_back(py, work);
+        false
+    }
+
     /// Resumes the work, with or without an exception. The work is out of the object meanwhile, so that nothing is borrowed while Python
     /// runs.
     fn resume<'py>(&self, py: Python<'py>, mut thrown: Option<PyErr>) -> Sent<'py> {
@@ -123,17 +156,26 @@ impl RequestCoroutine {
         let Some(mut work) = self.leave(py) else {
             return thrown.map_or_else(none, Sent::raised);
         };
-        if let Some(yielded) = work.yielded.take()
-            && thrown
-                .as_ref()
-                .is_none_or(|cancelled| yielded.is_cancelled_with(py, cancelled))
-        {
-            self.put_back(py, work);
-            return Sent::Yielded(yielded.hand_over(py).into_bound(py));
+        let mut ended = None;
+        match work.ahead.take() {
+            Some(Ahead::Yielded(yielded))
+                if thrown
+                    .as_ref()
+                    .is_none_or(|cancelled| yielded.is_cancelled_with(py, cancelled)) =>
+            {
+                self.put_back(py, work);
+                return Sent::Yielded(yielded.hand_over(py).into_bound(py));
+            }
+            // A cancellation since then comes too late.
+            Some(Ahead::Ended(result)) => (ended, thrown) = (Some(result), None),
+            Some(Ahead::Yielded(_)) | None => {}
         }
         loop {
             let coroutine = work.coroutine.bind(py).clone();
-            let step = || work.step(py, thrown.take());
+            let step = || match ended.take() {
+                Some(result) => result.map(|value| Sent::Returned(value.into_bound(py))),
+                None => work.step(py, thrown.take()),
+            };
             // Whatever fails, the work is not dropped without a response.
             let after = match self.shows(&coroutine, step).unwrap_or_else(Sent::raised) {
                 Sent::Yielded(value) => {

@@ -9,7 +9,7 @@ use server::{Abort, ExchangeId};
 
 use crate::ffi::UnwrittenBytes;
 use crate::run::context::Contexts;
-use crate::run::coroutine::{Completion, RequestCoroutine, Suspended};
+use crate::run::coroutine::{Ahead, Completion, RequestCoroutine, Suspended};
 use crate::run::exchanges::Exchanges;
 use crate::run::log::log_late_handler;
 use crate::run::running::Running;
@@ -88,7 +88,7 @@ impl Runner {
         let work = Suspended {
             coroutine: coroutine.unbind(),
             context: None,
-            yielded: None,
+            ahead: None,
             completion,
             running: Running::new(&self.exchanges),
         };
@@ -111,7 +111,7 @@ impl Runner {
         let work = Suspended {
             coroutine: coroutine.unbind(),
             context: Some(self.contexts.take(py)?),
-            yielded: Some(Yielded::of(future)),
+            ahead: Some(Ahead::Yielded(Yielded::of(future))),
             completion,
             running: Running::new(&self.exchanges),
         };

@@ -14,7 +14,7 @@
 use pyo3::prelude::*;
 
 use crate::ffi::{self, Sent};
-use crate::run::asyncio::{Asyncio, Idle};
+use crate::run::asyncio::{Asyncio, Idle, Lending};
 use crate::run::coroutine::Suspended;
 
 /// Lends the current task.
@@ -180,12 +180,10 @@ impl Tasks {
         }
     }
 
-    /// Leaves the current task, and returns whether no other one runs now: a task that called into the server.
+    /// What lending tasks requires; None if requests have ordinary tasks.
     #[inline]
-    pub(crate) fn leave_all(&mut self, py: Python<'_>) -> bool {
-        self.leave(py);
-        let lending = self.asyncio.as_ref().and_then(|it| it.lending.as_ref());
-        lending.is_some_and(|lending| lending.has_no_current(py).unwrap_or(false))
+    pub(crate) fn lending(&self) -> Option<&Lending> {
+        self.asyncio.as_ref()?.lending.as_ref()
     }
 
     /// Whether callbacks wait for the loop to run them; true for a loop that does not expose this.

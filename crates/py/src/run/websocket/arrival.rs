@@ -12,8 +12,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::ffi::{self, GilCell};
+use crate::run::asyncio::Lending;
 use crate::run::context::run_in;
+use crate::run::coroutine::RequestCoroutine;
 use crate::run::exchanges::Exchanges;
+
+/// A task that runs a handler, and its coroutine.
+type Owner = (Py<PyAny>, Py<RequestCoroutine>);
 
 /// A function to call, in a context if one is given.
 type Callback = (Py<PyAny>, Option<Py<PyAny>>);
@@ -35,6 +40,8 @@ struct State {
     message: Option<Py<PyAny>>,
     /// The task's; others only if someone adds some.
     first: Option<Callback>,
+    /// The task of the first callback, if that is known to run a handler.
+    owner: Option<Owner>,
     others: Vec<Callback>,
 }
 
@@ -57,10 +64,12 @@ impl Arrival {
         Py::new(py, Arrival { exchanges, state })
     }
 
-    /// Makes one that only we have had since it was done pending again.
-    pub(super) fn renew(&self, py: Python<'_>) -> PyResult<()> {
+    /// It is waited for again: it is pending still, or only we have had it since it was done.
+    pub(super) fn expect_again(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |state| {
-            state.progress = Progress::Pending;
+            if state.progress == Progress::Done {
+                state.progress = Progress::Pending;
+            }
             state.is_blocking = true;
         })
     }
@@ -75,18 +84,85 @@ impl Arrival {
             .unwrap_or(false)
     }
 
-    /// Resumes the task that waits, if it still does: at once, or in the loop's next iteration if another task runs now.
+    /// Something has arrived: resumes the task that waits. With `lending` at once, unless another task runs now; otherwise in the loop's
+    /// next iteration.
+    ///
+    /// A coroutine that waits for the same again after its step needs nothing of its task but that it is the current one meanwhile.
     ///
     /// # Errors
     /// What ends the process.
-    pub(super) fn fire(slf: &Bound<'_, Arrival>, is_direct: bool) -> PyResult<()> {
+    pub(super) fn arrive(slf: &Bound<'_, Arrival>, lending: Option<&Lending>) -> PyResult<()> {
         let py = slf.py();
-        let (first, others) = slf.get().with(py, |state| match state.progress {
+        let Some(lending) = lending else {
+            return Arrival::fire(slf, false);
+        };
+        let Some((task, coroutine)) = slf.get().owner(py, lending)? else {
+            return Arrival::fire(slf, lending.has_no_current(py).unwrap_or(false));
+        };
+        if lending.enter(py, &task).is_err() {
+            return Arrival::fire(slf, false);
+        }
+        let waits_again = coroutine.get().step_ahead(py, slf.as_any());
+        if let Err(error) = lending.leave(py, &task) {
+            error.write_unraisable(py, Some(task.bind(py)));
+        }
+        match waits_again {
+            true => Ok(()),
+            false => Arrival::fire(slf, true),
+        }
+    }
+
+    /// The task that waits and its coroutine, if it is a task that runs a handler.
+    fn owner(&self, py: Python<'_>, lending: &Lending) -> PyResult<Option<Owner>> {
+        let (known, callback) = self.with(py, |state| {
+            let known = state.owner.as_ref();
+            let known = known.map(|(task, own)| (task.clone_ref(py), own.clone_ref(py)));
+            let callback = match (&known, &state.first) {
+                (None, Some((callback, _))) => Some(callback.clone_ref(py)),
+                _ => None,
+            };
+            (
+                known.filter(|_| state.progress == Progress::Pending),
+                callback,
+            )
+        })?;
+        let Some(callback) = callback else {
+            return Ok(known);
+        };
+        let find = || -> PyResult<Option<Owner>> {
+            let task = callback.getattr(py, pyo3::intern!(py, "__self__"))?;
+            if !lending.lends(task.bind(py)) {
+                return Ok(None);
+            }
+            let coroutine = task.call_method0(py, pyo3::intern!(py, "get_coro"))?;
+            let coroutine = coroutine.bind(py).cast::<RequestCoroutine>();
+            Ok(coroutine.ok().map(|own| (task, own.clone().unbind())))
+        };
+        let owner = find().unwrap_or(None);
+        if let Some((task, own)) = &owner {
+            let owner = (task.clone_ref(py), own.clone_ref(py));
+            let before = self.with(py, |state| state.owner.replace(owner))?;
+            drop(before);
+        }
+        Ok(owner)
+    }
+
+    /// Resumes the task that waits, if it still does: at once, or in the loop's next iteration.
+    ///
+    /// # Errors
+    /// What ends the process.
+    fn fire(slf: &Bound<'_, Arrival>, is_direct: bool) -> PyResult<()> {
+        let py = slf.py();
+        let (_owner, first, others) = slf.get().with(py, |state| match state.progress {
             Progress::Pending => {
                 state.progress = Progress::Done;
-                (state.first.take(), std::mem::take(&mut state.others))
+                (
+                    state.owner.take(),
+                    state.first.take(),
+                    std::mem::take(&mut state.others),
+                )
             }
-            Progress::Done | Progress::Cancelled => (None, Vec::new()),
+            Progress::Done | Progress::Cancelled => (None, None, Vec::new()),
         })?;
         for (callback, context) in first.into_iter().chain(others) {
             match context.filter(|_| is_direct) {
@@ -229,7 +305,10 @@ impl Arrival {
                 return None;
             }
             state.progress = Progress::Cancelled;
-            let before = std::mem::replace(&mut state.message, msg);
+            let before = (
+                std::mem::replace(&mut state.message, msg),
+                state.owner.take(),
+            );
             let callbacks = (state.first.take(), std::mem::take(&mut state.others));
             Some((before, callbacks))
         })?;

@@ -22,6 +22,7 @@ use server::{Appetite, Close, CloseCode, Command, ExchangeId, MessageKind, Openi
 use super::arrival::Arrival;
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, GilCell};
+use crate::run::asyncio::Lending;
 use crate::run::exchanges::{Exchanges, STREAM_AHEAD_BYTES, wake};
 use crate::run::memory::copy;
 
@@ -97,14 +98,14 @@ struct State {
     /// The server waits until the queue is empty.
     is_paused: bool,
     waiters: Vec<Waiter>,
-    /// An arrival that only this references.
+    /// An arrival that may be waited for next: one that no task has, or the one of the task that is being resumed.
     spare: Option<Py<Arrival>>,
     /// Bytes sent since the peer last had everything.
     ahead_bytes: usize,
 }
 
-/// The references to an arrival that no task holds: ours.
-const OF_ARRIVAL: OurReferences = OurReferences::of(1);
+/// The references to an arrival that no task holds: the spare one, and that of the caller.
+const OF_LAST_ARRIVAL: OurReferences = OurReferences::of(2);
 
 impl Socket {
     /// One whose handshake the application has not responded to.
@@ -168,7 +169,7 @@ impl Socket {
         self.with(py, |state| {
             state.end.get_or_insert_with(End::abnormal);
         })?;
-        self.wake(py, false)
+        self.wake(py, None)
     }
 
     fn leave_offer(&self, py: Python<'_>, next: Phase) -> PyResult<()> {
@@ -340,7 +341,7 @@ impl Socket {
         }
         let arrival = match self.with(py, |state| state.spare.take())? {
             Some(spare) => {
-                spare.get().renew(py)?;
+                spare.get().expect_again(py)?;
                 spare
             }
             None => Arrival::new(py, &self.exchanges)?,
@@ -360,19 +361,20 @@ impl Socket {
         })
     }
 
-    /// Resumes the tasks that wait, as long as there is something for them: at once if `is_direct`.
+    /// Resumes the tasks that wait, as long as there is something for them: at once with `lending`, otherwise in the loop's next iteration.
     ///
     /// # Errors
     /// What ends the process.
-    pub(crate) fn wake(&self, py: Python<'_>, is_direct: bool) -> PyResult<()> {
+    pub(crate) fn wake(&self, py: Python<'_>, lending: Option<&Lending>) -> PyResult<()> {
         while let Some(waiter) = self.with(py, State::next_waiter)? {
             match waiter {
                 Waiter::Direct(arrival) => {
-                    Arrival::fire(arrival.bind(py), is_direct)?;
-                    if OF_ARRIVAL.are_all(py, &arrival) && is_direct {
-                        let before = self.with(py, |state| state.spare.replace(arrival))?;
-                        drop(before);
-                    }
+                    // The task may wait for the same one again.
+                    let again = arrival.clone_ref(py);
+                    let before = self.with(py, |state| state.spare.replace(again))?;
+                    drop(before);
+                    Arrival::arrive(arrival.bind(py), lending)?;
+                    self.forget_spare(py, &arrival)?;
                 }
                 Waiter::Future(future) => {
                     wake(py, &future);
@@ -382,18 +384,31 @@ impl Socket {
         Ok(())
     }
 
+    /// Keeps the spare arrival only if no task has it.
+    fn forget_spare(&self, py: Python<'_>, last: &Py<Arrival>) -> PyResult<()> {
+        let forgotten = self.with(py, |state| {
+            let is_last = state.spare.as_ref().is_some_and(|spare| spare.is(last));
+            match is_last && !OF_LAST_ARRIVAL.are_all(py, last) {
+                true => state.spare.take(),
+                false => None,
+            }
+        })?;
+        drop(forgotten);
+        Ok(())
+    }
+
     /// The server says that it is over.
     ///
     /// # Errors
     /// What ends the process.
-    pub(crate) fn ends(&self, py: Python<'_>, end: End, is_direct: bool) -> PyResult<()> {
+    pub(crate) fn ends(&self, py: Python<'_>, end: End, lending: Option<&Lending>) -> PyResult<()> {
         drop(self.exchanges.sockets.remove(py, self.id));
         self.with(py, |state| {
             state.phase = Phase::Ended;
             state.end.get_or_insert(end);
         })?;
         self.exchanges.disconnect(py, self.id);
-        self.wake(py, is_direct)
+        self.wake(py, lending)
     }
 
     /// The application has ended: closes what it left open.
