@@ -135,6 +135,7 @@ ADVICE = {
     "--ws": "leave it out: WebSockets are always served",
     "--ws-max-queue": "leave it out: clients wait for an application that does not receive",
     "--ws-max-size": "use --websocket-message-bytes-max",
+    "--ws-per-message-deflate": "use --websocket-compression on, context or off",
     "--ws-ping-interval": "use --websocket-ping-interval-ms, in milliseconds",
     "--ws-ping-timeout": "use --websocket-ping-timeout-ms, in milliseconds",
 }

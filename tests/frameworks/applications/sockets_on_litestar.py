@@ -7,10 +7,10 @@ from litestar.exceptions import NotAuthorizedException
 
 
 @websocket("/echo/{name:str}")
-async def echo(socket: WebSocket[Any, Any, Any], name: str) -> None:
+async def echo(socket: WebSocket[Any, Any, Any]) -> None:
     offered = socket.scope["subprotocols"]
     await socket.accept(subprotocols="chat" if "chat" in offered else None)
-    await socket.send_text(f"{name} {socket.query_params['q']}")
+    await socket.send_text(f"{socket.path_params['name']} {socket.query_params['q']}")
     while (message := await socket.receive())["type"] == "websocket.receive":
         if message.get("bytes") is not None:
             await socket.send_bytes(message["bytes"])
