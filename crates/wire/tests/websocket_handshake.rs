@@ -1,9 +1,9 @@
 //! The opening handshake and its extension (RFC 6455 4 and 9, RFC 7692 5 and 7.1).
 
 use wire::websocket::WindowBits;
-use wire::websocket::extension::{Malformed, Preference, select};
+use wire::websocket::extension::{self, Malformed, Preference, select};
 use wire::websocket::handshake::{
-    Refusal, accept_value, check_connect, check_upgrade, extensions, subprotocols,
+    Refusal, accept_value, check_connect, check_upgrade, extensions, key_value, subprotocols,
 };
 use wire::{HeadLimits, Progress, RequestHead, parse_request};
 
@@ -257,4 +257,39 @@ fn a_malformed_line_is_refused() {
         with_head(&text, |head| extensions(head.field_section).count()),
         2
     );
+}
+
+#[test]
+fn what_a_server_agrees_on_is_a_response_to_the_offer() {
+    let agreed = |value: &'static str| extension::agreed([value.as_bytes()].into_iter());
+    assert_eq!(extension::agreed(std::iter::empty()), Ok(None));
+    let whole = agreed("permessage-deflate")
+        .expect("a value")
+        .expect("an agreement");
+    assert!(whole.server.keeps_context && whole.client.keeps_context);
+    assert_eq!(whole.server.window.get(), 15);
+    let reduced = agreed(
+        "Permessage-Deflate; server_no_context_takeover; server_max_window_bits=8; client_no_context_takeover",
+    );
+    let reduced = reduced.expect("a value").expect("an agreement");
+    assert!(!reduced.server.keeps_context && !reduced.client.keeps_context);
+    assert_eq!(reduced.server.window.get(), 9);
+    for wrong in [
+        "permessage-deflate; client_max_window_bits=10",
+        "permessage-deflate; server_max_window_bits=16",
+        "permessage-deflate; color=red",
+        "permessage-deflate, permessage-deflate",
+        "x-webkit-deflate-frame",
+        "permessage-deflate; =",
+    ] {
+        assert!(agreed(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_key_is_sixteen_octets_in_base64() {
+    let key = key_value(*b"the sample nonce");
+    assert_eq!(&key, b"dGhlIHNhbXBsZSBub25jZQ==");
+    let accept = accept_value(&key);
+    assert_eq!(&accept, b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 }
