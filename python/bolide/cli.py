@@ -144,7 +144,7 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     flags = {name: value for name, value in given.items() if value not in (None, ())}
     settings = resolve(flags, "flag", config=config)
     logs.configure(settings.log_level)
-    sys.exit(supervisor.Supervisor(target, settings).run())
+    sys.exit(supervisor.Supervisor(target, settings).run(ends_process=True))
 
 
 command.add_command(

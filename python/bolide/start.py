@@ -21,6 +21,9 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
     workers as `bolide serve`, and accepts the same options as keywords. With an application object,
     each worker gets a copy of what this process has imported.
 
+    When it returns, every signal has the handler of before again. The programs that stop a server
+    may send the same signal twice: a script that does more after `run` handles TERM and INT itself.
+
     Raises:
         ConfigError: an option is not valid, an address is in use, or a server cannot be started
             here.

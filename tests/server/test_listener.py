@@ -156,6 +156,39 @@ def test_the_socket_file_of_a_server_that_has_ended_is_replaced(tmp_path: Path) 
     assert not os.path.exists(path)
 
 
+def test_a_socket_of_the_same_name_in_another_folder_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file was replaced, or it was named from another folder: it listens, and not here."""
+    names = ["app.sock", str(tmp_path / "app.sock")]
+    for name in names:
+        monkeypatch.chdir(tmp_path)
+        with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_UNIX) as left:
+            other.bind(name)
+            other.listen(1)
+            os.rename("app.sock", "moved")
+            left.bind(name)
+            left.close()
+            opened = listener.open_all([Address(path=name)])
+            listener.close_all(opened)
+            os.unlink("moved")
+
+
+def test_a_name_in_a_folder_is_taken_before_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = listener.open_all([Address(path="app.sock")])
+    with pytest.raises(ConfigError, match="another process serves there"):
+        listener.open_all([Address(path=str(tmp_path / "app.sock"))])
+    with pytest.raises(ConfigError, match="another process serves there"):
+        listener.open_all([Address(path="app.sock")])
+    listener.close_all(first)
+    with socket.socket(socket.AF_UNIX) as elsewhere:
+        elsewhere.bind("app.sock")  # a name that does not say of which folder
+        listener.close_all(listener.open_all([Address(path="app.sock")]))
+
+
 @pytest.mark.parametrize(
     ("path", "why"),
     [

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bolide.server.patience import HangsError, Patience
+from bolide.server.patience import HangsError, NoThreadError, Patience
 
 
 def test_returns_and_raises_what_the_work_does() -> None:
@@ -35,3 +35,17 @@ def test_work_that_hangs_is_left_and_not_attempted_again() -> None:
     released.set()
     attempts[0].join(20)
     assert patience.run(work, 20) == 1
+
+
+def test_a_process_that_can_have_no_thread_may_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience = Patience()
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        for _ in range(2):
+            with pytest.raises(NoThreadError):
+                patience.run(lambda: 7, 20)
+    assert patience.run(lambda: 7, 20) == 7

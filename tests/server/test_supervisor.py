@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.server import worker
+from bolide.server import supervisor, worker
 from support.client import Connection
 from support.server import READY, Start, as_address, clean_environ, wait_for_end
 
@@ -144,6 +144,74 @@ def test_signals_without_a_meaning_end_nothing(start: Start, name: str) -> None:
         server.signal(signal.Signals[name])
         server.wait_line(f"{name} is ignored")
         assert server.workers() == before
+        assert client.read().content == b"done"
+    assert server.wait() == 0
+
+
+def test_a_stop_comes_before_what_takes_time() -> None:
+    hang_up, term, quit_now, ended = signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD
+    given = bytes([hang_up, ended, hang_up, signal.SIGUSR1, term, hang_up, quit_now, ended])
+    assert supervisor.in_order(given) == [quit_now, term, hang_up, signal.SIGUSR1, ended]
+
+
+def test_a_signal_that_came_before_a_stop_does_not_delay_it(start: Start) -> None:
+    server = start()
+    server.signal(signal.SIGSTOP)
+    server.signal(signal.SIGINT)
+    server.signal(signal.SIGUSR1)  # of several, the handler of the highest number runs first
+    server.signal(signal.SIGCONT)
+    assert server.wait() == 0
+    events = re.findall(r"bolide: (stopping|SIGUSR1 is ignored|stopped)", server.errors)
+    assert events == ["stopping", "SIGUSR1 is ignored", "stopped"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGINT])
+def test_a_stop_that_is_repeated_until_the_end_is_one(start: Start, number: signal.Signals) -> None:
+    server = start()
+    server.signal(number)
+    server.wait_line("stopped")
+    while server.process.poll() is None:
+        server.signal(number)
+    assert server.wait() == 0
+    assert "Traceback" not in server.errors
+
+
+def test_an_error_in_the_supervisor_does_not_end_it(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import os\n"
+        "from bolide.server import supervisor\n"
+        "def fails(self): raise LookupError('unexpected')\n"
+        "supervisor.Supervisor._renew_certificates = fails\n"
+    )
+    server = start(env={"PYTHONPATH": str(folder)})
+    before = server.workers()
+    server.signal(signal.SIGHUP)
+    server.wait_line("an error in the supervisor, which goes on")
+    server.wait_line("LookupError: unexpected")
+    assert server.workers() == before
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
+def test_a_socket_file_that_cannot_be_removed_does_not_cut_requests(
+    start: Start, tmp_path: Path
+) -> None:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import errno, os\n"
+        "def unlink(path): raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)\n"
+        "os.unlink = unlink\n"
+    )
+    where = tmp_path / "socket"
+    server = start("basic.py", "--uds", str(where), env={"PYTHONPATH": str(folder)})
+    with server.connect() as client:
+        client.send(b"GET /slow/300 HTTP/1.1\r\nHost: test\r\n\r\n")
+        server.wait_line("in flight")
+        server.signal(signal.SIGTERM)
+        server.wait_line(f"socket's file {where} could not be removed: Permission denied")
         assert client.read().content == b"done"
     assert server.wait() == 0
 

@@ -20,7 +20,7 @@ from bolide.config.tls import Pair
 from bolide.errors import ConfigError
 from bolide.server import certificate_channel, pem
 from bolide.server.logs import logger
-from bolide.server.patience import HangsError, Patience
+from bolide.server.patience import HangsError, NoThreadError, Patience
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
@@ -34,6 +34,8 @@ START_S = 10.0
 """How long the files may take to be read at the start: a network file system may be mounted."""
 WAIT_S = 2.0
 """The same later. The supervisor does nothing else meanwhile, and reading takes milliseconds."""
+
+NO_THREAD = "no thread can be started (ulimit -u, pids.max)"
 
 T = TypeVar("T")
 Content = tuple[list[tuple[bytes, bytes]], bytes | None, list[bytes]]
@@ -94,7 +96,7 @@ class Certificates:
         try:
             self._seen = self._signature()
         except UnreadableError as error:
-            self._keep(error, is_asked=False)
+            self.keep(error, is_asked=False)
             return False
         return self._seen == before and (self._seen != self._used or self._unreadable is not None)
 
@@ -108,7 +110,7 @@ class Certificates:
             content = self._read()
             self.current = self._offer(content)
         except ConfigError as error:
-            self._keep(error, is_asked=is_asked)
+            self.keep(error, is_asked=is_asked)
             return False
         self._content, self._unreadable = content, None
         self.generation += 1
@@ -121,7 +123,7 @@ class Certificates:
         self._warn()
         return True
 
-    def _keep(self, error: ConfigError, *, is_asked: bool) -> None:
+    def keep(self, error: ConfigError, *, is_asked: bool) -> None:
         """Go on with the previous certificates, and say why if that is new."""
         known = str(self._unreadable)
         self._unreadable = error if isinstance(error, UnreadableError) else None
@@ -156,7 +158,7 @@ class Certificates:
         """Return the result of asking for each file, for the option that names it and its path.
 
         Raises:
-            UnreadableError: one of them does not respond in time.
+            UnreadableError: one of them does not respond in time, or no thread can be started.
         """
 
         def ask_all() -> dict[tuple[str, str], T]:
@@ -168,6 +170,9 @@ class Certificates:
 
         try:
             return self._patience.run(ask_all, self._within_s)
+        except NoThreadError:
+            option, path = self._files[0]
+            raise UnreadableError(f"{option}: {path} could not be read: {NO_THREAD}") from None
         except HangsError:
             (option, path), remedy = self._at, "is its file system available?"
             text = f"{option}: {path} could not be read within {self._within_s:g} s; {remedy}"

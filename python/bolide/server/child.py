@@ -88,18 +88,28 @@ def start(work: Callable[[int], int], close_fds: Iterable[int], signals: Collect
     `close_fds`.
     """
     report_fd, write_fd = os.pipe()
-    os.set_blocking(report_fd, False)
-    gc.collect()
-    gc.freeze()  # otherwise the collector would write to, and so copy, every shared page
+    try:
+        os.set_blocking(report_fd, False)
+        gc.collect()
+        gc.freeze()  # otherwise the collector would write to, and so copy, every shared page
+        pid = _fork(lambda: work(write_fd), [*close_fds, report_fd], signals)
+    except BaseException:
+        os.close(report_fd)
+        raise
+    finally:
+        os.close(write_fd)
+    return Child(pid, report_fd)
+
+
+def _fork(work: Callable[[], int], close_fds: Iterable[int], signals: Collection[int]) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         pid = os.fork()
         if pid == 0:
-            _be_worker(lambda: work(write_fd), [*close_fds, report_fd], before)
+            _be_worker(work, close_fds, before)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    os.close(write_fd)
-    return Child(pid, report_fd)
+    return pid
 
 
 def _be_worker(work: Callable[[], int], close_fds: Iterable[int], mask: set[int]) -> NoReturn:
@@ -107,6 +117,8 @@ def _be_worker(work: Callable[[], int], close_fds: Iterable[int], mask: set[int]
     code = EXIT_CRASH
     try:
         _forget_exit_functions()
+        _forget_processes()
+        _forget_output()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -141,6 +153,44 @@ def _forget_exit_functions() -> None:
     weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
 
 
+def _forget_processes() -> None:
+    """Leave the application's processes of before the fork to the parent: they are not ours.
+
+    At its exit a worker would otherwise end those that are daemons, and wait for the others.
+    """
+    if (module := sys.modules.get("multiprocessing.process")) is not None:
+        module._children = set()  # type: ignore[attr-defined]  # as in a process of its own
+
+
+def _forget_output() -> None:
+    """Drop what the supervisor has buffered and could not write: it does that itself, once."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # closed, or no file
+            fd = stream.fileno()
+            is_inherited, kept_fd = os.get_inheritable(fd), os.dup(fd)
+            try:
+                with open(os.devnull, "wb") as nowhere:
+                    os.dup2(nowhere.fileno(), fd)
+                stream.flush()
+            finally:
+                os.dup2(kept_fd, fd, is_inherited)
+                os.close(kept_fd)
+
+
+def flush_output() -> None:
+    """Write what is buffered for standard output and error, if the readers take it soon."""
+    handler = signal.signal(signal.SIGALRM, _give_up)
+    timer = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(BaseException):  # closed, a full disk, a pipe that nobody reads
+                signal.setitimer(signal.ITIMER_REAL, stderr.LAST_WORDS_S)
+                stream.flush()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
+
+
 def _give_up(*_: object) -> NoReturn:
     raise TimeoutError
 
@@ -148,12 +198,7 @@ def _give_up(*_: object) -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """End the process, whatever the state of its output streams."""
     try:
-        signal.signal(signal.SIGALRM, _give_up)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(BaseException):  # closed, a full disk, a pipe that nobody reads
-                signal.setitimer(signal.ITIMER_REAL, stderr.LAST_WORDS_S)
-                stream.flush()
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        flush_output()
         if (own := stderr.installed()) is not None:
             own.finish()
     finally:

@@ -15,7 +15,7 @@ from bolide.config.address import Address
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError, StartupError
 from bolide.server import capacity, importer, listener, worker
-from bolide.server.certificates import CHECK_S, Certificates
+from bolide.server.certificates import CHECK_S, NO_THREAD, Certificates, UnreadableError
 from bolide.server.logs import logger
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
@@ -197,16 +197,18 @@ class Server:
 
     async def _wait_for_stop(self, service: Service, certificates: Certificates | None) -> None:
         """Wait for `stop()`; meanwhile, use certificates whose files have changed."""
+        if certificates is None:
+            await self._stop.wait()
+            return
+        used = certificates.generation
         while not self._stop.is_set():
             try:
-                async with asyncio.timeout(None if certificates is None else CHECK_S):
+                async with asyncio.timeout(CHECK_S):
                     await self._stop.wait()
             except TimeoutError:
-                # Their file system may not respond.
-                if certificates is None or not await asyncio.to_thread(certificates.is_due):
-                    continue
-                # A key with a password takes long to open.
-                if await asyncio.to_thread(certificates.renew, is_asked=False):
+                await _look(certificates)
+                if certificates.generation != used:
+                    used = certificates.generation
                     service.server.renew_tls(certificates.current)
 
     async def _has_started(self, service: Service) -> bool:
@@ -241,6 +243,15 @@ class Server:
         self._is_ready = True
         self._settled.set()
         listener.announce("the application", listeners)
+
+
+async def _look(certificates: Certificates) -> None:
+    """Look at the files in a thread: their system may not respond, and keys take long to open."""
+    try:
+        await asyncio.to_thread(certificates.look)
+    except RuntimeError:  # the work stays in a queue, and is done with the next one
+        error = UnreadableError(f"the certificates could not be looked at: {NO_THREAD}")
+        certificates.keep(error, is_asked=False)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -21,8 +21,15 @@ from bolide.errors import ConfigError
 from bolide.server.logs import logger
 
 UNIX_SOCKETS = Path("/proc/net/unix")
-"""Every UNIX socket of the machine: state, inode and the name it was bound to in columns 6 to 8."""
+"""Every UNIX socket of the machine: flags in column 4, then type, state, inode and the name it was
+bound to."""
+NOT_LISTENING = "00000000"
+"""The flags of a socket that does not listen, or not yet."""
 UNCONNECTED = "01"
+
+
+NAME_BYTES_MAX = 107
+"""Bytes of a UNIX socket's name; a zero follows (sun_path of unix(7))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +70,18 @@ class Listener:
         self.socket.close()
 
     def remove(self) -> None:
-        """Remove the file of a UNIX socket, unless it has been replaced by another."""
-        if self.inode is not None and _inode(self.address.path) == self.inode:
+        """Remove the file of a UNIX socket, unless it has been replaced by another.
+
+        If it cannot, that is logged: a server that stops has more to do, and a later one replaces
+        the file.
+        """
+        if self.inode is None or _inode(self.address.path) != self.inode:
+            return
+        try:
             os.unlink(self.address.path)
+        except OSError as error:
+            text = "the UNIX socket's file %s could not be removed: %s"
+            logger.warning(text, self.address.path, error.strerror)
 
 
 def open_all(addresses: Iterable[Address]) -> list[Listener]:
@@ -165,7 +181,7 @@ def _open_unix(address: Address) -> Listener:
     try:
         _make_way(address)
         made.setblocking(False)
-        made.bind(address.path)
+        made.bind(_name_of(address.path))
         return Listener(made, address, _inode(address.path))
     except OSError as error:
         made.close()
@@ -196,14 +212,27 @@ def _make_way(address: Address) -> None:
 
 
 def _is_bound(path: str) -> bool:
-    """Return whether a process has a socket bound to that name, which may not listen yet."""
+    """Return whether a process has bound a socket there that does not listen yet.
+
+    One that listens under that name has another file, since this one refuses connections.
+    """
     try:
         lines = UNIX_SOCKETS.read_text(errors="surrogateescape").splitlines()[1:]
     except OSError:  # another system, or no /proc: nothing is known to be there
         return False
-    bound = (line.split(maxsplit=7)[5:] for line in lines)
+    name = _name_of(path)
+    bound = (line.split(maxsplit=7)[3:] for line in lines)
     # Accepted connections have its name too, but another state.
-    return any([state, *name] == [UNCONNECTED, path] for state, _inode, *name in bound)
+    return any(
+        [flags, state, *found] == [NOT_LISTENING, UNCONNECTED, name]
+        for flags, _type, state, _inode, *found in bound
+    )
+
+
+def _name_of(path: str) -> str:
+    """Return the name to bind to: from the root, by which others recognise it, if that fits."""
+    name = os.path.abspath(path)
+    return name if len(os.fsencode(name)) <= NAME_BYTES_MAX else path
 
 
 def _inode(path: str) -> tuple[int, int] | None:
@@ -229,4 +258,5 @@ def _reason_unix(error: OSError) -> str:
         return "permission denied; this user may not create files in that folder"
     if error.strerror:
         return error.strerror
-    return "the path is too long; a UNIX socket's has 107 bytes at most"  # no number: Python's own
+    # no number: Python's own
+    return f"the path is too long; a UNIX socket's has {NAME_BYTES_MAX} bytes at most"

@@ -17,6 +17,10 @@ class HangsError(Exception):
     """The work has not ended in time."""
 
 
+class NoThreadError(HangsError):
+    """The work has not begun, because this process can have no more threads now."""
+
+
 class Patience:
     """Runs one work after the other, and waits for each for a limited time."""
 
@@ -28,6 +32,7 @@ class Patience:
 
         Raises:
             HangsError: it has not ended within that time, or an earlier work is still running.
+            NoThreadError: no thread can be started.
         """
         if self._thread is not None and self._thread.is_alive():
             raise HangsError
@@ -40,9 +45,14 @@ class Patience:
             except BaseException as error:
                 errors.append(error)
 
-        self._thread = threading.Thread(target=attempt, name="bolide-patience", daemon=True)
-        self._thread.start()
-        self._thread.join(within_s)
+        # One that lived on would be in the middle of something whenever the supervisor forks.
+        thread = threading.Thread(target=attempt, name="bolide-patience", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            raise NoThreadError from None
+        self._thread = thread
+        thread.join(within_s)
         if errors:
             raise errors[0]
         if not results:

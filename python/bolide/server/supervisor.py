@@ -58,6 +58,8 @@ IGNORED_SIGNALS = (
 """They have no meaning yet, and must not end a server."""
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
 KILL_AGAIN_S = 10.0
+SIGNALS_READ_MAX = 1 << 16
+"""What the pipe of signals holds: all that came are acted on together."""
 SLOW_START_S = 10.0
 """After this time a start that has not ended is reported: the module may run a server itself."""
 LONG_LIFE_S = 10.0
@@ -130,18 +132,23 @@ class Supervisor:
             listener.close_all(self._listeners)
             raise
 
-    def run(self) -> int:
+    def run(self, *, ends_process: bool = False) -> int:
         """Serve until a signal stops it; return the exit code.
+
+        Afterwards signals have the handlers of before. If the caller `ends_process`, they are
+        ignored instead, since a signal that repeats the stop must not change the exit code.
 
         Raises:
             ConfigError: the first start failed because of a user's mistake.
             StartupError: it failed in the application's startup, or the worker died.
         """
-        with self._signals() as self._signal_fds:
+        child.flush_output()  # otherwise each worker would have a copy
+        with self._signals(ends_process=ends_process) as self._signal_fds:
             self._selector.register(self._signal_fds[0], selectors.EVENT_READ)
             try:
                 for slot in self._slots:
-                    self._start(slot)
+                    if self._deadline is None:
+                        self._start(slot)
                 self._slow_from = time.monotonic() + SLOW_START_S
                 while self._deadline is None or self._living():
                     self._wait()
@@ -164,13 +171,11 @@ class Supervisor:
     def _wait(self) -> None:
         for key, _ in self._selector.select(self._wait_s()):
             if key.data is None:
-                # SIGCHLD last: a signal to the whole process group also ends the workers.
-                given = sorted(os.read(key.fd, 4096), key=lambda number: number == signal.SIGCHLD)
-                for number in given:
-                    self._actions.get(number, _nothing)()
+                for number in in_order(os.read(key.fd, SIGNALS_READ_MAX)):
+                    _attempt(self._actions.get(number, _nothing))
             else:
-                self._hear(key.data)
-        self._do_what_is_due(time.monotonic())
+                _attempt(partial(self._hear, key.data))
+        _attempt(partial(self._do_what_is_due, time.monotonic()))
 
     def _wait_s(self) -> float | None:
         times = [slot.due for slot in self._slots if slot.due is not None]
@@ -205,8 +210,7 @@ class Supervisor:
         close_fds = [self._lifeline_write_fd, *self._signal_fds]
         close_fds += [each.report_fd for each in self._living()]
         close_fds += [each.channel.fd for each in self._slots if each.channel is not None]
-        slot.due = None
-        channel_fd = None
+        slot.due = channel_fd = None
         try:
             if self._certificates is not None:
                 generation = self._certificates.generation
@@ -215,13 +219,24 @@ class Supervisor:
             work = partial(worker.run, self._job, slot.number - 1, channel_fd)
             slot.child = child.start(work, close_fds, self._actions)
         except OSError as error:
-            self._schedule(slot, 0.0, f"worker {slot.number} cannot start: {error.strerror}")
             self._close_channel(slot)
+            self._cannot_start(slot, error)
             return
         finally:
             if channel_fd is not None:
                 os.close(channel_fd)
         self._selector.register(slot.child.report_fd, selectors.EVENT_READ, slot)
+
+    def _cannot_start(self, slot: Slot, error: OSError) -> None:
+        """Try again later, unless this is the first start, which then fails."""
+        what = f"worker {slot.number} cannot start: {error.strerror}"
+        if error.errno == errno.EAGAIN:
+            what += "; is a limit of processes reached (ulimit -u, pids.max)?"
+        if self._is_announced:
+            self._schedule(slot, 0.0, what)
+        else:
+            self._failure = StartupError(what)
+            self._stop()
 
     def _close_channel(self, slot: Slot) -> None:
         if slot.channel is not None:
@@ -230,7 +245,7 @@ class Supervisor:
 
     def _renew_certificates(self) -> None:
         """Read the certificates again, whether they seem to have changed or not."""
-        if self._certificates is None:
+        if self._certificates is None or self._deadline is not None:
             _ignore(signal.SIGHUP)
         elif self._certificates.renew():
             self._send_certificates()
@@ -318,8 +333,9 @@ class Supervisor:
         logger.warning("stopping now; killing %d worker(s)", len(self._living()))
         self._exit_code = EXIT_CUT_SHORT
         if self._deadline is None:
-            self._begin_to_stop()
-        self._kill_all(signal.SIGKILL)
+            self._begin_to_stop(signal.SIGKILL)
+        else:
+            self._kill_all(signal.SIGKILL)
 
     def _stop(self) -> None:
         """Drain and stop; the second time, stop now."""
@@ -334,16 +350,16 @@ class Supervisor:
         if self._failure is None:
             text = "stopping: %s up to %.3g s to finish; a second signal stops now"
             logger.info(text, what, left_s)
-        self._begin_to_stop()
-        self._kill_all(signal.SIGTERM)
+        self._begin_to_stop(signal.SIGTERM)
 
-    def _begin_to_stop(self) -> None:
-        """Start no more workers, and accept no more connections."""
+    def _begin_to_stop(self, number: signal.Signals) -> None:
+        """Start no more workers, send a signal to those there are, and refuse connections."""
         now = time.monotonic()
         self._deadline = now + self._settings.graceful_timeout_ms / 1000
         self._second_from = now + ONE_STOP_S
         for slot in self._slots:
             slot.due = None
+        self._kill_all(number)  # before anything that may fail
         listener.close_all(self._listeners)
         listener.close_all(self._redirecting)
 
@@ -355,8 +371,11 @@ class Supervisor:
         return [slot.child for slot in self._slots if slot.child is not None]
 
     @contextmanager
-    def _signals(self) -> Iterator[tuple[int, int]]:
-        """Let each signal of the table write its number to a pipe; restore all at the end."""
+    def _signals(self, *, ends_process: bool) -> Iterator[tuple[int, int]]:
+        """Let each signal of the table write its number to a pipe; restore all at the end.
+
+        If the process ends then, those that only repeat a stop, or mean nothing, are ignored.
+        """
         read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = {number: signal.signal(number, lambda *_: None) for number in self._actions}
         # Not by a handler: a background job would retry its write to the terminal for ever.
@@ -367,9 +386,28 @@ class Supervisor:
         finally:
             signal.set_wakeup_fd(wakeup_fd)
             for number, handler in before.items():
-                signal.signal(number, handler)
+                is_over = ends_process and number != signal.SIGCHLD
+                signal.signal(number, signal.SIG_IGN if is_over else handler)
             os.close(read_fd)
             os.close(write_fd)
+
+
+def in_order(given: bytes) -> list[int]:
+    """Return the signals that came since the last time, each once, in the order to act on them.
+
+    Those that stop the server come first, because others take time. SIGCHLD is the last: a signal
+    to the whole process group also ends the workers.
+    """
+    first, last = (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT), (signal.SIGCHLD,)
+    return sorted(set(given), key=lambda number: ((number in last) - (number in first), number))
+
+
+def _attempt(action: Callable[[], object]) -> None:
+    """Act; what is not expected is logged, since it must not end the server."""
+    try:
+        action()
+    except Exception:
+        logger.exception("an error in the supervisor, which goes on")
 
 
 def _ignore(number: signal.Signals) -> None:
