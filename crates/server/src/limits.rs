@@ -69,9 +69,21 @@ impl Limits {
             .saturating_add(self.header_section_bytes_max);
         let heads = head.saturating_mul(self.pipelined_exchanges_max.saturating_add(1));
         let received = 2 * RECEIVE_BYTES as u64;
-        [self.body_bytes_max, self.send_buffer_bytes_max, received]
+        let http = [self.body_bytes_max, self.send_buffer_bytes_max, received]
             .into_iter()
-            .fold(heads, u64::saturating_add)
+            .fold(heads, u64::saturating_add);
+        http.max(self.websocket_bytes_max())
+    }
+
+    /// The same for a WebSocket: a message of the greatest length, what waits to be sent, and the result of one read.
+    fn websocket_bytes_max(&self) -> u64 {
+        let received = 2 * RECEIVE_BYTES as u64;
+        [
+            self.websocket_message_bytes_max,
+            self.websocket_queued_bytes_max,
+        ]
+        .into_iter()
+        .fold(received, u64::saturating_add)
     }
 
     /// The same for a connection that uses HTTP/2: the heads of its requests, one content of the greatest length, what the windows allow for
@@ -83,7 +95,8 @@ impl Limits {
         let stream = head.saturating_add(u64::from(self.h2_window_bytes()));
         let streams = stream.saturating_mul(self.h2_streams_max);
         let ahead = CALLS_BYTES_MAX as u64 + u64::from(AHEAD_BYTES);
-        let content = self.body_bytes_max.saturating_add(ahead);
+        let content = self.body_bytes_max.max(self.websocket_message_bytes_max);
+        let content = content.saturating_add(ahead);
         let tables = self.h2_table_bytes_max.saturating_mul(2);
         let received = 2 * RECEIVE_BYTES as u64 + self.header_section_bytes_max;
         [content, tables, self.send_buffer_bytes_max, received]

@@ -380,6 +380,11 @@ impl WebSocket {
         }
     }
 
+    /// Memory held by a message of which a part has arrived.
+    pub(crate) fn message_bytes(&self) -> usize {
+        self.receiver.held_bytes()
+    }
+
     /// Memory held, in bytes, besides its record.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {

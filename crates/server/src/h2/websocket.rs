@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use wire::h2::{ErrorCode, State, Violation, frame};
+use wire::websocket::CloseCode;
 use wire::{BodyLength, RequestHead};
 
 use super::H2;
@@ -31,6 +32,9 @@ use crate::websocket::opening::{Handshake, check_h2};
 use crate::websocket::{Ending, Pause, STOPPING, WebSocket};
 
 const NOT_TAKEN: &str = "This application takes no WebSockets here.";
+/// Parts of messages up to this length are not limited together: as much as the windows allow anyway.
+const SHORT_MESSAGE_BYTES: usize = 64 * 1024;
+
 const HAS_CONTENT: &str = "a WebSocket handshake has no content";
 
 /// What a stream carries instead of a request's content.
@@ -193,6 +197,35 @@ impl H2 {
             }
         }
         self.serve_websocket(turn, index);
+        self.limit_messages(turn, index);
+    }
+
+    /// Ends the WebSocket of a stream if incomplete messages of all streams are longer than one may be: a connection holds no more than one
+    /// of HTTP/1.1 does.
+    fn limit_messages<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        let bytes = |stream: &Stream| match stream.carried.as_deref() {
+            Some(Carried::Open { websocket, .. }) => websocket.message_bytes(),
+            Some(Carried::Offered { .. }) | None => 0,
+        };
+        let here = self.streams.get(index).map_or(0, bytes);
+        if here <= SHORT_MESSAGE_BYTES {
+            return;
+        }
+        let all: usize = self.streams.iter().map(bytes).sum();
+        let all_max = turn.context.websockets.limits.message_bytes_max + SHORT_MESSAGE_BYTES;
+        if here == all || all <= all_max {
+            return;
+        }
+        let stream = self.streams.get_mut(index);
+        if let Some(websocket) = stream
+            .and_then(|stream| stream.carried.as_deref_mut())
+            .and_then(Carried::websocket)
+        {
+            let reason = "the connection receives too many long messages at the same time";
+            let frames = std::mem::take(&mut turn.context.responder.out);
+            let _ = guarded(|| websocket.cut_off(turn, CloseCode::TRY_AGAIN_LATER, reason));
+            turn.context.responder.out = frames;
+        }
     }
 
     /// Serves the WebSockets that have something to do.

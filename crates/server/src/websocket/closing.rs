@@ -1,6 +1,6 @@
 //! The end of a WebSocket (RFC 6455 7): close frames in both directions, and what the application hears of it.
 
-use wire::websocket::{Close, CloseCode, Failure, Role, Sender};
+use wire::websocket::{Close, CloseCode, Failure, Incoming, Receiver, Role, Sender};
 
 use super::{Ending, State, WebSocket};
 use crate::app::App;
@@ -64,13 +64,26 @@ impl WebSocket {
         if failure == Failure::NoMemory {
             turn.context.note_shortage(0);
         }
+        self.cut_off(turn, failure.code(), failure.reason());
+    }
+
+    /// Closes without waiting for the peer's close frame. What follows is dropped.
+    #[cold]
+    pub(crate) fn cut_off<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        code: CloseCode,
+        reason: &str,
+    ) {
         if self.state == State::Open {
             self.absorb(turn.context);
-            self.push_close(turn.context, &with_code(failure.code(), failure.reason()));
+            self.push_close(turn.context, &with_code(code, reason));
         }
         if self.end(turn.context, Ending::Unread) {
-            self.report(turn.app, failure.code(), failure.reason());
+            self.report(turn.app, code, reason);
         }
+        // With it, an incomplete message is freed.
+        self.receiver = Receiver::new(Role::Server, Incoming::Plain);
     }
 
     /// The carrier has ended, or the peer did not close in time.

@@ -224,6 +224,31 @@ fn a_drain_and_silence_close_websockets_of_streams() {
 }
 
 #[test]
+fn long_messages_of_one_connection_have_a_limit_together() {
+    let mut it = World::new();
+    let streams: Vec<u32> = (0..3).map(|_| it.open("/ws/echo")).collect();
+    // Fragments of messages that do not end.
+    let mut part = vec![0x02, 0xff, 0, 0, 0, 0, 0, 0xf0, 0, 0, 0, 0, 0, 0];
+    part.resize(16_000, b'x');
+    for _ in 0..700 {
+        for stream in &streams {
+            if it.client.streams[stream].room_bytes >= 16_000 && it.client.room_bytes >= 16_000 {
+                it.client.data(*stream, &part, false);
+            }
+        }
+        part = vec![b'x'; 16_000];
+        it.settle();
+        assert!(it.server.worker.held_bytes() < 36 << 20);
+    }
+    let closed = it.server.worker.app.closed.iter();
+    let codes: Vec<u16> = closed.map(|(_, how)| how.code.0).collect();
+    assert!(
+        !codes.is_empty() && codes.iter().all(|code| *code == 1013),
+        "{codes:?}"
+    );
+}
+
+#[test]
 fn a_panic_ends_one_websocket_of_a_connection() {
     let mut it = World::new();
     let panics = it.open("/ws/panic");
