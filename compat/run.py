@@ -40,8 +40,6 @@ REQUIREMENTS = [
 ]
 PYTHON = environment.interpreter("checks", REQUIREMENTS)
 NEEDS = {
-    "websocket_connect": "WebSocket",
-    "ws_client": "WebSocket",
     "nginx_url": "a proxy in front",
 }
 """A fixture of the checks, and what this server or script does not have and it needs."""

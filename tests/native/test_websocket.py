@@ -98,6 +98,11 @@ def test_without_a_route_it_is_an_ordinary_request(
     assert socket.read().status == status
 
 
+def test_a_path_that_only_opens_websockets_says_so(socket: WebSocket) -> None:
+    reply = socket.get("/echo")
+    assert (reply.status, reply.get("upgrade")) == (426, "websocket")
+
+
 def test_an_acceptance_with_subprotocol_and_headers(socket: WebSocket) -> None:
     reply = socket.open("/accept", "Sec-WebSocket-Protocol: a, b")
     assert (reply.get("sec-websocket-protocol"), reply.get("x-own")) == ("b", "1")

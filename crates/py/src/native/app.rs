@@ -150,7 +150,7 @@ impl Native {
 }
 
 /// Whether a router has a route for the path of a request.
-fn has_path(router: &Router, head: Head<'_>) -> bool {
+pub(super) fn has_path(router: &Router, head: Head<'_>) -> bool {
     let mut parameters = Parameters::default();
     let found = router.find(Method::Get, b"GET", head.path(), &mut parameters);
     !matches!(found, Match::None)

@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use server::{Content, ExchangeId, Fields, Match, Outcome, Parameters, Responder};
+use wire::Version;
 
 use self::outcome::{not_begun, plain_failure};
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, Sent};
+use crate::native::app::has_path;
 use crate::native::request::{Request, State};
 use crate::native::suspended::{Stage, SuspendedHandler};
 use crate::native::table::{Route, Table};
 use crate::run::exchanges::{Exchanges, OpenExchange};
+use crate::run::failure::TEXT;
 use crate::run::runner::Runner;
 
 /// Number of request objects kept for reuse.
@@ -105,6 +108,9 @@ impl Calls {
                     && let Some(outcome) = mounts.call(&mut self.runner, request, responder)
                 {
                     return outcome;
+                }
+                if has_path(&table.sockets, request.head) {
+                    return wants_websocket(request, responder);
                 }
                 self.call_status(py, table, (404, ""), request, responder)
             }
@@ -391,6 +397,18 @@ impl Calls {
 fn about_server(table: &Table, responder: &mut Responder) -> Outcome {
     let allow = format!("Allow: {}\r\n", table.router.methods());
     responder.respond(204, Fields::of_application(allow.as_bytes()), b"");
+    Outcome::Responded
+}
+
+/// Responds to a request for a path at which only WebSockets are opened (RFC 9110 section 15.5.22). HTTP/2 has no field for the upgrade.
+#[cold]
+fn wants_websocket(request: &server::Request<'_>, responder: &mut Responder) -> Outcome {
+    let fields: &[u8] = match request.head.version() {
+        Version::Http2 => TEXT,
+        _ => b"Upgrade: websocket\r\nContent-Type: text/plain; charset=utf-8\r\n",
+    };
+    let content = b"426 Upgrade Required: only WebSockets are opened here\n";
+    responder.respond(426, Fields::of_application(fields), content);
     Outcome::Responded
 }
 
