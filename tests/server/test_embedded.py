@@ -371,6 +371,34 @@ def test_a_port_that_is_lost_meanwhile_is_named_and_what_was_started_shut_down(
     run(main())
 
 
+@pytest.mark.parametrize("lost", ["application", "redirect"])
+def test_a_start_that_fails_closes_the_redirect_and_shuts_the_application_down(
+    monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    listen, listening = listener.Listener.listen, []
+
+    def listen_or_fail(self: listener.Listener, backlog: int) -> None:
+        if (self.address.scheme == "https") == (lost == "application"):
+            raise ConfigError("somebody else listens")
+        listen(self, backlog)
+        listening.append(self.address)
+
+    monkeypatch.setattr(listener.Listener, "listen", listen_or_fail)
+
+    async def main() -> None:
+        shop = Shop()
+        server = bolide.Server(
+            shop.app, port=0, certificate="self-signed", redirect_to_https="127.0.0.1:0"
+        )
+        with pytest.raises(ConfigError, match="somebody else listens"):
+            await server.start()
+        assert shop.calls == ["startup", "shutdown"]
+        assert len(listening) == (lost == "application")
+        assert [await is_refused(each) for each in listening] == [True] * len(listening)
+
+    run(main())
+
+
 def test_mistakes_are_said_at_once() -> None:
     with pytest.raises(ConfigError, match="workers= is for bolide.run"):
         bolide.Server(Shop().app, workers=2)

@@ -49,6 +49,22 @@ def test_fifo_without_a_reader_as_the_access_log(tmp_path: Path) -> None:
     assert serve(tmp_path, "--access-log", "log") == (2, error)
 
 
+def test_closed_standard_output_as_the_access_log(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import bolide\napp = bolide.App()\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "bolide", "serve", "app:app", "--port", "0", "--access-log", "-"],
+        cwd=tmp_path,
+        env=clean_environ(),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=20,
+        preexec_fn=lambda: os.close(1),
+    )
+    what = "cannot write the access log -: standard output is closed; give a file"
+    assert (done.returncode, done.stderr) == (2, f"bolide: error: {what}\n")
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:8123", "unix:socket"])
 def test_an_address_twice(tmp_path: Path, address: str) -> None:
     error = f"bolide: error: the address {address} is given twice; name it once\n"

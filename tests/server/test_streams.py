@@ -16,6 +16,7 @@ import pytest
 
 from support.client import Connection
 from support.server import children, clean_environ
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +109,7 @@ class Running:
     def wait_ready(self) -> Running:
         """Wait until both workers have served a request."""
         served: set[int] = set()
-        until(lambda: len(self.workers()) == 2 and self.serves(served) >= set(self.workers()))
+        wait_until(lambda: len(self.workers()) == 2 and self.serves(served) >= set(self.workers()))
         return self
 
     def serves(self, served: set[int]) -> set[int]:
@@ -122,14 +123,6 @@ class Running:
 
     def workers(self) -> list[int]:
         return children(self.process.pid)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    end = time.monotonic() + UNTIL_S
-    while not holds():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -169,7 +162,7 @@ def test_worker_that_ends_harms_no_sibling(
     server = serve(**streams)
     first, second = server.workers()
     os.kill(first, signal.SIGTERM)
-    until(lambda: first not in server.workers() and len(server.workers()) == 2)
+    wait_until(lambda: first not in server.workers() and len(server.workers()) == 2)
     assert second in server.workers()
     assert server.path.is_socket()
     assert server.serves(set())
@@ -187,7 +180,7 @@ def test_lines_that_nobody_reads_are_dropped_and_counted(
         with Connection(str(server.path)) as client:
             assert client.get("/log/4000").content == b"logged"
     received = bytearray()
-    until(lambda: has_count(READERS[-1], received))
+    wait_until(lambda: has_count(READERS[-1], received))
     assert b"line 0 x" in received
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(timeout=UNTIL_S) == 0

@@ -148,6 +148,44 @@ def test_signals_without_a_meaning_end_nothing(start: Start, name: str) -> None:
     assert server.wait() == 0
 
 
+EXITING = """
+import asyncio, sys
+import bolide
+
+app = bolide.App()
+
+@app.get("/task")
+async def task(request):
+    async def work():
+        await asyncio.sleep(0)
+        sys.exit(5)
+    app.task = asyncio.create_task(work())
+
+@app.get("/callback")
+async def callback(request):
+    asyncio.get_running_loop().call_later(0, sys.exit, 5)
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("path", ["/task", "/callback"])
+def test_an_exit_in_a_background_task_is_an_error_of_the_application(
+    start: Start, tmp_path: Path, path: str, loop: str
+) -> None:
+    (tmp_path / "app.py").write_text(EXITING)
+    server = start("app.py", "--loop", loop, cwd=tmp_path)
+    [worker_pid] = server.workers()
+    with server.connect() as client:
+        client.send(f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        server.wait_line(rf"worker 1 \(pid {worker_pid}\) ended: exit status 1; ")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    text = r"ERROR bolide: the application called sys\.exit\(5\) outside of a request, which ends"
+    assert re.search(text, server.errors)
+    assert ("in work\n    sys.exit(5)\n" in server.errors) == (path == "/task")
+    assert "CRIT" not in server.errors and "bolide/server" not in server.errors
+
+
 def test_a_stop_comes_before_what_takes_time() -> None:
     hang_up, term, quit_now, ended = signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD
     given = bytes([hang_up, ended, hang_up, signal.SIGUSR1, term, hang_up, quit_now, ended])
@@ -165,7 +203,7 @@ def test_a_signal_that_came_before_a_stop_does_not_delay_it(start: Start) -> Non
     assert events == ["stopping", "SIGUSR1 is ignored", "stopped"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_that_is_repeated_until_the_end_is_one(start: Start, number: signal.Signals) -> None:
     server = start()
     server.signal(number)

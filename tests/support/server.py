@@ -59,7 +59,11 @@ class Server:
     def wait_line(self, pattern: str, timeout_s: float = 20) -> re.Match[str]:
         """Wait for a line on standard error that matches."""
         while True:
-            line = self._arriving.get(timeout=timeout_s)
+            try:
+                line = self._arriving.get(timeout=timeout_s)
+            except queue.Empty:
+                written = "".join(self.lines)
+                raise AssertionError(f"no line matches {pattern!r} yet:\n{written}") from None
             assert line is not None, "it ended first:\n" + "".join(self.lines)
             if match := re.search(pattern, line):
                 return match
@@ -97,7 +101,7 @@ class Server:
         while not is_stopping_now:  # what follows at once belongs to the same stop
             self.signal(signal.SIGTERM)
             with contextlib.suppress(queue.Empty):
-                is_stopping_now = bool(self.wait_line("stopping now", timeout_s=0.1))
+                is_stopping_now = "stopping now" in (self._arriving.get(timeout=0.1) or "")
 
     def wait(self) -> int:
         """Wait for its end; return the exit code."""

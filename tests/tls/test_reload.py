@@ -8,14 +8,17 @@ import signal
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 
 import bolide
 from bolide.config.settings import resolve
+from bolide.errors import ConfigError
 from bolide.server.certificates import Certificates
 from support.server import Server, Start
 from tls.authority import Authority, Files, SecureConnection
@@ -140,6 +143,78 @@ def test_a_file_system_that_does_not_respond_is_waited_for_once(
         assert time.monotonic() < deadline
     assert certificates.current is not before
     assert not certificates.look()
+
+
+def no_thread(self: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_process_that_can_have_no_thread_keeps_its_certificates(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"certificate": files.certificate, "key": files.key}
+    certificates = Certificates(resolve(given, environ={}))
+    before = certificates.current
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        assert [certificates.look() for _ in range(3)] == [False] * 3
+        with pytest.raises(ConfigError, match="could not be read: no thread can be started"):
+            Certificates(resolve(given, environ={}))
+    assert certificates.current is before
+    text = f"certificate: {files.certificate} could not be read: no thread can be started"
+    assert caplog.text.count(text) == 1
+    assert certificates.look()
+
+
+def test_a_server_inside_a_loop_that_can_have_no_thread_serves_on(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("bolide.server.embedded.CHECK_S", 0.05)
+    looks = []
+
+    async def denied(*_: object) -> None:
+        looks.append(None)
+        if len(looks) == 3:
+            enough.set()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio, "to_thread", denied)
+
+    async def serve() -> None:
+        pair = {"certificate": str(files.certificate), "key": str(files.key)}
+        async with bolide.Server(bolide.App(), port=0, tls=[pair]), asyncio.timeout(20):
+            await enough.wait()
+
+    enough = asyncio.Event()
+    asyncio.run(serve())
+    text = "the certificates could not be looked at: no thread can be started"
+    assert caplog.text.count(text) == 1
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_files_are_looked_at_in_a_thread_only(
+    files: Files, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """Their file system may not respond: the supervisor itself waits for none of them."""
+    given = {"certificate": files.certificate, "key": files.key}
+    certificates = Certificates(resolve(given, environ={}))
+    if is_broken:
+        files.key.write_text("")
+    real_open, real_stat = os.open, os.stat
+    threads = set()
+
+    def noted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *rest: Any, **named: Any) -> Any:
+            if path in (str(files.certificate), str(files.key)):
+                threads.add(threading.current_thread().name)
+            return real(path, *rest, **named)
+
+        return call
+
+    monkeypatch.setattr(os, "open", noted(real_open))
+    monkeypatch.setattr(os, "stat", noted(real_stat))
+    assert certificates.renew() != is_broken
+    assert threads == {"bolide-patience"}
 
 
 def test_a_worker_that_replaces_another_has_the_new_certificate(

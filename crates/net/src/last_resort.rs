@@ -22,12 +22,14 @@ pub fn report(line: &str) {
 }
 
 /// Makes panics be reported in one line, without allocating, locking or waiting: a panic may occur while memory is short, and in a thread
-/// that holds any lock. With `RUST_BACKTRACE` a backtrace follows if there is memory for it.
+/// that holds any lock. With `RUST_BACKTRACE` a backtrace follows if there is memory for it. The variable is read here, because reading it
+/// takes a lock.
 pub fn report_panics() {
-    std::panic::set_hook(Box::new(panicked));
+    let wants_backtrace = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
+    std::panic::set_hook(Box::new(move |info| panicked(info, wants_backtrace)));
 }
 
-fn panicked(info: &PanicHookInfo<'_>) {
+fn panicked(info: &PanicHookInfo<'_>, wants_backtrace: bool) {
     let payload = info.payload();
     let text = payload
         .downcast_ref::<&str>()
@@ -41,8 +43,7 @@ fn panicked(info: &PanicHookInfo<'_>) {
     }
     let _ = write!(line, ": {}", text.unwrap_or("(no text)"));
     write(line.ended());
-    let is_wanted = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
-    if is_wanted && memory::is_there(BACKTRACE_BYTES) {
+    if wants_backtrace && memory::is_there(BACKTRACE_BYTES) {
         let backtrace = Backtrace::force_capture().to_string();
         for part in backtrace.as_bytes().chunks(WRITE_BYTES_MAX) {
             write(part);

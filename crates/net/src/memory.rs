@@ -168,8 +168,8 @@ fn can_have(bytes: usize) -> bool {
     is_there
 }
 
-/// Checks whether the system may refuse memory, for small allocations and [`is_short`] too. The limit can be set from outside (prlimit)
-/// while the process runs.
+/// Checks whether the system may refuse memory, for small allocations and [`is_short`] too. The limit of the address space can be set from
+/// outside (prlimit) while the process runs. That of data, and how the machine commits memory, are read once.
 ///
 /// Cost: a system call.
 pub fn notice_limit() -> bool {

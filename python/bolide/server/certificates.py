@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from bolide import _core
-from bolide.config.tls import Pair
 from bolide.errors import ConfigError
 from bolide.server import certificate_channel, pem
 from bolide.server.logs import logger
@@ -199,7 +198,7 @@ class Certificates:
             except ValueError as error:
                 option, _, *rest = error.args
                 arguments = (option, index, *rest)
-                raise ConfigError(_explained(arguments, self._pairs, self._settings)) from None
+                raise ConfigError(_explained(arguments, key, self._settings)) from None
         return certificate, key
 
     def _offer(self, content: Content) -> _core.TlsConfig:
@@ -215,7 +214,8 @@ class Certificates:
                 tickets=self._secret,
             )
         except ValueError as error:
-            raise ConfigError(_explained(error.args, self._pairs, self._settings)) from None
+            wrong = _named(error.args, content)
+            raise ConfigError(_explained(error.args, wrong, self._settings)) from None
 
     def _described(self) -> str:
         """Return of each pair its file, its first name and the end of its validity."""
@@ -243,14 +243,13 @@ class Certificates:
 
     def _warn_of_others(self) -> None:
         """Log once which secrets other users may read."""
-        secrets = [file for file in self._files if file[0] in ("key", "key_password_file")]
-        for option, path in secrets:
-            try:
-                found = os.stat(path)
-            except OSError:
-                continue
-            mode = stat.S_IMODE(found.st_mode)
-            if is_exposed(found.st_uid, mode) and path not in self._exposed:
+        try:
+            found = self._of_each_file(_owner_and_mode)
+        except UnreadableError:
+            return
+        for (option, path), (owner, mode) in found.items():
+            is_secret = option in ("key", "key_password_file")
+            if is_secret and is_exposed(owner, mode) and path not in self._exposed:
                 self._exposed.add(path)
                 what = "password file" if option == "key_password_file" else "key"
                 text = "the %s %s is accessible to other users (mode %04o); chmod 600 ends that"
@@ -313,6 +312,15 @@ def _stat(path: str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_ino, found.st_size
 
 
+def _owner_and_mode(_: str, path: str) -> tuple[int, int]:
+    """Return who owns a file, and its permissions; none if there is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0
+    return found.st_uid, stat.S_IMODE(found.st_mode)
+
+
 def _bytes(option: str, path: str) -> bytes:
     remedy = "give the path of a file in PEM"
     if option == "key_password_file":
@@ -345,7 +353,18 @@ REMEDIES = {
 }
 
 
-def _explained(arguments: tuple[Any, ...], pairs: tuple[Pair, ...], settings: Settings) -> str:
+def _named(arguments: tuple[Any, ...], content: Content) -> bytes:
+    """Return the content of the file that an error of the core names."""
+    option, index = arguments[:2] if len(arguments) == 4 else ("", 0)
+    pairs, client_ca, lists = content
+    if option == "client_crl":
+        return lists[index]
+    if option == "client_ca":
+        return client_ca or b""
+    return pairs[index][option == "key"] if pairs else b""
+
+
+def _explained(arguments: tuple[Any, ...], content: bytes, settings: Settings) -> str:
     """Return the message for an error of the core: the file, what is wrong, and what to do."""
     if len(arguments) != 4:
         return str(arguments[0])
@@ -353,18 +372,16 @@ def _explained(arguments: tuple[Any, ...], pairs: tuple[Pair, ...], settings: Se
     if option == "client_crl":
         path = settings.client_crl[index]
         return f"{option}: {path} " + (
-            pem.remedy(option, _bytes(option, path))
-            if kind == "missing"
-            else f"cannot be used: {text}"
+            pem.remedy(option, content) if kind == "missing" else f"cannot be used: {text}"
         )
-    pair = pairs[index]
+    pair = settings.pairs[index]
     if kind == "mismatch":
         return f"key: {pair.key} is not the key of the certificate {pair.certificate}; give its own"
     if kind == "password":
         return f"key_password_file: the password in {pair.password} does not open {pair.key}"
     path = {"certificate": pair.certificate, "client_ca": settings.client_ca}.get(option, pair.key)
     if kind == "missing":
-        return f"{option}: {path} {pem.remedy(option, _bytes(option, path))}"
+        return f"{option}: {path} {pem.remedy(option, content)}"
     if remedy := REMEDIES.get((option, kind)):
         return f"{option}: {path} {remedy.replace('{text}', text)}"
     return f"{option}: {path} cannot be used: {text}"

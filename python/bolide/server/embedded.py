@@ -180,8 +180,7 @@ class Server:
                 return
             is_served = not self._stop.is_set()
             if is_served:
-                await redirection.start()
-                await service.listen(listeners)
+                await redirection.listen(service, listeners)
             try:
                 if is_served:
                     self._announce_ready(listeners)

@@ -78,15 +78,24 @@ class Redirection:
             core = {**settings.core, "connections_max": REDIRECTED_MAX}
             self._service = Service(app, replace(settings, core=core), None)
 
-    async def start(self) -> None:
-        """Accept connections.
+    async def listen(self, served: Service, listeners: Sequence[Listener]) -> None:
+        """Accept connections here, and then for the application that is served.
 
         Raises:
-            ConfigError: another process listens at an address now.
+            ConfigError: another process listens at an address now; what was started is shut down.
         """
-        if self._service is not None:
-            await self._service.startup(own_selector=False)
-            await self._service.listen(self._listeners)
+        try:
+            if self._service is not None:
+                await self._service.startup(own_selector=False)
+                await self._service.listen(self._listeners)
+        except BaseException:
+            await served.stop(0.0)
+            raise
+        try:
+            await served.listen(listeners)
+        except BaseException:
+            await self.stop(0.0)
+            raise
 
     async def stop(self, within_s: float) -> None:
         """Stop accepting, and close what is open after `within_s` seconds."""

@@ -427,7 +427,7 @@ def open_access_log(path: str) -> int | None:
     if path == "off":
         return None
     if path == "-":
-        return os.dup(sys.__stdout__.fileno()) if sys.__stdout__ else None
+        return _standard_output()
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
         fd = os.open(path, flags | os.O_NONBLOCK, 0o644)  # does not wait for a FIFO's reader
@@ -439,6 +439,15 @@ def open_access_log(path: str) -> int | None:
                 f"cannot write the access log {path}: the FIFO has no reader"
             ) from None
         raise ConfigError(f"cannot write the access log {path}: {error.strerror}") from None
+
+
+def _standard_output() -> int:
+    try:
+        if sys.__stdout__ is not None:
+            return os.dup(sys.__stdout__.fileno())
+    except (OSError, ValueError):
+        pass
+    raise ConfigError("cannot write the access log -: standard output is closed; give a file")
 
 
 def in_units(size: int) -> str:

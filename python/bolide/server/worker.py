@@ -14,12 +14,14 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from bolide import _core
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
 from bolide.server import importer, loop
+from bolide.server.logs import logger
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
 
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 EXIT_MISTAKE = 2
 EXIT_STARTUP = 3
+EXIT_APPLICATION = 1
+"""The application has ended its event loop."""
+OURS = os.path.dirname(os.path.dirname(__file__))
+"""The folder of this package."""
 SHUTDOWN_SHARE = 0.1
 """Share of the graceful time for the application's shutdown, after the requests in flight."""
 SHUTDOWN_S_MIN = 0.15
@@ -89,7 +95,10 @@ def run(job: Job, index: int, channel_fd: int | None, report_fd: int) -> int:
     except ConfigError as error:
         return _report_failure(report_fd, EXIT_MISTAKE, error)
     with asyncio.Runner(loop_factory=lambda: loop.new(job.loop_name, service.server)) as runner:
-        return runner.run(_serve(job, service, channel_fd, report_fd))
+        try:
+            return runner.run(_serve(job, service, channel_fd, report_fd))
+        except SystemExit as error:  # of a request's handler, it is that request's error
+            return _exited(error)
 
 
 async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: int) -> int:
@@ -99,8 +108,7 @@ async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: 
     try:
         await service.startup(own_selector=own_selector)
         if not stop.is_set():
-            await redirection.start()
-            await service.listen(job.listeners)
+            await redirection.listen(service, job.listeners)
     except (ConfigError, StartupError, SystemExit) as error:
         # From now on TERM ends the process at once.
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
@@ -137,6 +145,23 @@ def _forget_keys(certificates: Certificates) -> None:
     """Forget the keys of old tickets from time to time, also if no client connects."""
     certificates.forget_keys()
     asyncio.get_running_loop().call_later(FORGET_S, _forget_keys, certificates)
+
+
+def _exited(error: SystemExit) -> int:
+    """Log where a task or a callback of the application has ended the event loop."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    own = dropwhile(lambda each: _is_outer(each.filename), frames)
+    text = "the application called sys.exit(%r) outside of a request, which ends the worker%s"
+    shown = "".join(traceback.format_list(own)).rstrip()
+    logger.error(text, error.code, f":\n{shown}" if shown else "")
+    return EXIT_APPLICATION
+
+
+def _is_outer(file: str) -> bool:
+    """Return whether a frame is of the server or the event loop, which call the application."""
+    return file.startswith((OURS, os.path.dirname(asyncio.__file__)))
 
 
 def _startup_failed(report_fd: int, error: ConfigError | StartupError | SystemExit) -> int:
