@@ -147,8 +147,9 @@ def test_a_handler_that_raises_closes_with_1011(server: Server, socket: WebSocke
 
 def test_receiving_after_the_end(server: Server, socket: WebSocket) -> None:
     socket.open("/receive")
-    socket.send(frame(BINARY, b"x") + close_frame(1001, "bye"))
+    socket.send(frame(BINARY, b"x"))
     assert socket.frame() == text("bytes b'x'")
+    socket.send(close_frame(1001, "bye"))
     wait_until(lambda: noted(server, "send") == [1001, "bye"])
     assert noted(server, "receive") == [1001, "bye", "1001: bye"]
 
