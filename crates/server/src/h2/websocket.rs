@@ -38,6 +38,10 @@ const SHORT_MESSAGE_BYTES: usize = 64 * 1024;
 const HAS_CONTENT: &str = "a WebSocket handshake has no content";
 
 /// What a stream carries instead of a request's content.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "each is in a box of its own, and nearly all are open"
+)]
 pub(super) enum Carried {
     /// The application has not decided. What arrives waits.
     Offered {
