@@ -46,6 +46,7 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
         raise ConfigError("an event loop is running here; use `await bolide.serve(app)`")
     resolved = resolve(settings, config=config)
     source = app if isinstance(app, str) else importer.check(app, "the application", resolved)
+    stderr.open_missing()
     stderr.install()
     logs.configure(resolved.log_level)
     try:

@@ -52,3 +52,17 @@ def test_a_forked_process_that_comes_back_ends(
     assert server.wait() == 0
     assert ("returned to the server" in server.errors) == (how == "returns")
     assert ("of the child" in server.errors) == (how == "raises")
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_term_ends_a_process_that_a_handler_has_forked(start: Start, loop: str) -> None:
+    server = start("forking/native.py", "--loop", loop)
+    before = server.workers()
+    with server.connect() as client:
+        for path in ("/terminated", "/terminated-by-a-thread") * 3:
+            assert client.get(path).content == b"-15"
+        for _ in range(5):
+            assert client.get("/pool").content == b"[1, 2]"
+    assert server.workers() == before
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0

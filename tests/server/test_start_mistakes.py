@@ -1,6 +1,7 @@
 """Mistakes and interruptions at the start: one clear line, the right exit code, no traceback."""
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.server import clean_environ, command
+from support.server import Start, clean_environ, command
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +42,121 @@ def test_exit_in_a_startup_hook(tmp_path: Path, text: str, given: str) -> None:
     (tmp_path / "app.py").write_text(text)
     error = f"bolide: error: the application's startup failed: it called sys.exit({given})\n"
     assert serve(tmp_path) == (3, error)
+
+
+RAISING = """
+import asyncio
+from bolide import App
+app = App()
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+class Base(BaseException):
+    pass
+
+@app.on_{event}
+async def connect():
+    raise {error}
+"""
+RAISED = [
+    ("KeyboardInterrupt", "KeyboardInterrupt"),
+    ("asyncio.CancelledError", "CancelledError"),
+    ("GeneratorExit", "GeneratorExit"),
+    ("Base('no database')", "Base: no database"),
+    ("BaseExceptionGroup('g', [Base()])", "BaseExceptionGroup: g (1 sub-exception)"),
+    ("Mute", "Mute: (no text: its __str__ raised RuntimeError)"),
+]
+"""What a hook raises, and how the message names it."""
+
+
+@pytest.mark.parametrize(("raised", "named"), RAISED)
+def test_a_startup_hook_raises(tmp_path: Path, raised: str, named: str) -> None:
+    (tmp_path / "app.py").write_text(RAISING.format(event="startup", error=raised))
+    code, errors = serve(tmp_path)
+    assert code == 3
+    assert errors.endswith(f"bolide: error: the application's startup failed: {named}\n")
+    assert "in connect\n" in errors
+    assert "lifespan.py" not in errors and "worker.py" not in errors
+
+
+@pytest.mark.parametrize("raised", [*(raised for raised, _ in RAISED), "SystemExit(7)"])
+def test_a_shutdown_hook_raises(start: Start, tmp_path: Path, raised: str) -> None:
+    (tmp_path / "app.py").write_text(RAISING.format(event="shutdown", error=raised))
+    server = start("app:app", cwd=tmp_path)
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert re.search("ERROR bolide.error: the shutdown hook .*connect.* failed\n", server.errors)
+    assert "CRIT " not in server.errors and "worker.py" not in server.errors
+
+
+def test_a_startup_hook_raises_with_a_long_text(tmp_path: Path) -> None:
+    text = RAISING.format(event="startup", error="ValueError('begin' + 'x' * 5_000_000 + 'end')")
+    (tmp_path / "app.py").write_text(text)
+    code, errors = serve(tmp_path)
+    *_, before, last = errors.splitlines()
+    assert code == 3
+    assert last.startswith("bolide: error: the application's startup failed: ValueError: beginxxx")
+    assert "xxx [4990008 characters are left out] xxx" in last and last.endswith("xxxend")
+    assert len(last) < 11_000 and len(before) < 110_000
+
+
+def test_fifo_without_a_writer_as_the_configuration(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "settings.toml")
+    error = "cannot read the configuration file settings.toml: it is not a regular file"
+    assert serve(tmp_path, "--config", "settings.toml") == (2, f"bolide: error: {error}\n")
+
+
+@pytest.mark.parametrize("host", ["a" * 300, "\u00e9..x", ".x"])
+def test_a_host_that_no_name_can_be(tmp_path: Path, host: str) -> None:
+    reason = f"{host!r} is not the name of a host; a part has 1 to 63 characters"
+    error = f"bolide: error: cannot listen on {host}:0: {reason}\n"
+    assert command("serve", "app:app", "--bind", f"{host}:0", cwd=tmp_path) == (2, "", error)
+
+
+def test_a_unix_socket_under_two_names(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    second = "unix:d/../d/socket"
+    error = f"bolide: error: the address {second} is given twice; name it once\n"
+    bind = ("--bind", "unix:d/socket", "--bind", second)
+    assert command("serve", "app:app", *bind, cwd=tmp_path) == (2, "", error)
+    assert not (tmp_path / "d/socket").exists()
+
+
+ASYNC_STARTUP = """
+import asyncio, sys
+from bolide import App
+
+app = App()
+
+@app.on_startup
+async def connect():
+    print("startup began", file=sys.stderr, flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+@app.on_shutdown
+def disconnect():
+    print("shutdown ran", file=sys.stderr, flush=True)
+"""
+
+
+def test_the_supervisor_is_killed_during_the_startup(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(ASYNC_STARTUP)
+    with subprocess.Popen(
+        [sys.executable, "-m", "bolide", "serve", "app:app", "--port", "0"],
+        cwd=tmp_path,
+        env=clean_environ(),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stderr is not None
+        assert process.stderr.readline() == "startup began\n"
+        process.kill()
+        process.wait(timeout=20)
+        process.stdin.close()  # the startup ends
+        assert process.stderr.read() == "shutdown ran\n"
 
 
 def test_fifo_without_a_reader_as_the_access_log(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from bolide.server import stderr
-from support.server import clean_environ
+from support.client import Connection
+from support.server import children, clean_environ
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -169,3 +173,93 @@ def test_only_the_real_stream_is_replaced(capsys: pytest.CaptureFixture[str]) ->
     stderr.install()
     assert sys.stderr is before
     assert stderr.installed() is None
+
+
+SCRIPT = """
+import os, sys
+import bolide
+
+app = bolide.App()
+
+@app.get("/")
+def inheritable(request):
+    return [os.get_inheritable(fd) for fd in range(3)]
+
+if __name__ == "__main__":
+    bolide.run(app, bind=["unix:socket"])
+"""
+
+
+def wait_for_socket(path: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a server listens there."""
+
+    def listens() -> bool:
+        assert process.poll() is None
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(path)) == 0
+
+    wait_until(listens)
+
+
+def test_a_script_without_standard_streams(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(SCRIPT)
+    process = subprocess.Popen(
+        [sys.executable, "app.py"],
+        cwd=tmp_path,
+        env=clean_environ(),
+        preexec_fn=lambda: os.closerange(0, 3),
+    )
+    try:
+        wait_for_socket(tmp_path / "socket", process)
+        with Connection(str(tmp_path / "socket")) as client:
+            assert client.get("/").json() == [True, True, True]
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("program", "ends"),
+    [
+        (("app.py",), (0, -signal.SIGINT, -signal.SIGTERM)),
+        (("-m", "bolide", "serve", "app:app", "--uds", "socket"), (0,)),
+    ],
+)
+def test_a_signal_during_the_last_words_to_nobody(
+    tmp_path: Path,
+    pipe: tuple[int, int],
+    program: tuple[str, ...],
+    ends: tuple[int, ...],
+    number: signal.Signals,
+) -> None:
+    (tmp_path / "app.py").write_text(SCRIPT)
+    process = subprocess.Popen(
+        [sys.executable, *program], cwd=tmp_path, env=clean_environ(), stderr=pipe[1]
+    )
+    try:
+        wait_for_socket(tmp_path / "socket", process)
+        received: list[bytes] = []
+
+        def is_announced() -> bool:
+            received.append(read_all(pipe[0]))
+            return b" serving " in b"".join(received)
+
+        wait_until(is_announced)
+        os.set_blocking(pipe[1], False)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(pipe[1], b"x"):
+                pass
+        os.set_blocking(pipe[1], True)
+        process.terminate()
+        wait_until(lambda: children(process.pid) == [])
+        # Half a second is left for the reader.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.1)
+        process.send_signal(number)
+        assert process.wait(timeout=10) in ends
+    finally:
+        process.kill()
+        process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +31,10 @@ def _section(path: Path) -> tuple[str, Mapping[str, Any]]:
     import tomllib
 
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would wait for a writer
+            raise ConfigError(
+                f"cannot read the configuration file {path}: it is not a regular file"
+            )
         with path.open("rb") as file:
             document = tomllib.load(file)
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from bolide import _core
 from bolide.errors import ClientDisconnected, Error
 
-__all__ = ["AsgiApplication", "LifespanError"]
+__all__ = ["AsgiApplication", "LifespanError", "is_cancellation"]
 
 logger = logging.getLogger("bolide")
 
@@ -131,7 +131,7 @@ class AsgiApplication:
         except GeneratorExit:
             raise
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+            if is_cancellation(error):
                 raise
             self._error = error
             if self._is_started:
@@ -156,9 +156,11 @@ class AsgiApplication:
         self._from_app.put_nowait(message)
 
 
-def _is_being_cancelled() -> bool:
+def is_cancellation(error: BaseException) -> bool:
+    """Return whether this task is being cancelled, and the application has not raised by itself."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    is_being_cancelled = task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and is_being_cancelled
 
 
 async def _as_coroutine(awaitable: Awaitable[None]) -> None:

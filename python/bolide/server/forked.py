@@ -1,13 +1,51 @@
-"""The end of a process that the application forked and that comes back to the server."""
+"""Processes that the application forks: what TERM does to them, and how those end that come back.
+
+INT has no effect on them, as on the worker: a terminal sends it to all of them, and requests in
+flight may need them.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
 from typing import NoReturn
 
 EXIT_RETURNED = 1
+BLOCKED = (signal.SIGTERM, signal.SIGINT)
+"""Blocked from before a fork until the child has its own handlers."""
+
+_masks = threading.local()
+
+
+def restore_term() -> None:
+    """Let TERM end the processes that this one forks from now on.
+
+    It has a handler, which is the worker's own: a child would inherit it, and the descriptor to
+    which the signal's number is written, and so stop the worker instead of itself.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def in_child() -> None:
+        signal.set_wakeup_fd(-1)
+        if signal.getsignal(signal.SIGTERM) == handler:  # otherwise it is the application's
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _unblock()
+
+    os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=in_child)
+
+
+def _block() -> None:
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
+
+
+def _unblock() -> None:
+    # There is none if another thread was in a fork when this was registered.
+    if (before := getattr(_masks, "before", None)) is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        del _masks.before
 
 
 def leave(error: BaseException | None) -> NoReturn:

@@ -12,7 +12,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bolide import _core
@@ -94,9 +94,10 @@ def open_all(addresses: Iterable[Address]) -> list[Listener]:
     given: set[Address] = set()
     try:
         for address in addresses:
-            if address in given and (address.path or address.port):
+            place = replace(address, path=address.path and os.path.realpath(address.path))
+            if place in given and (place.path or place.port):
                 raise ConfigError(f"the address {address} is given twice; name it once")
-            given.add(address)
+            given.add(place)
             opened = [_open_unix(address)] if address.path else _open_tcp(address)
             listeners += opened
     except BaseException:
@@ -135,6 +136,9 @@ def _open_tcp(address: Address) -> list[Listener]:
         )
     except OSError as error:
         raise ConfigError(f"cannot listen on {address}: {error.strerror}") from None
+    except ValueError:  # it cannot be encoded, or has a zero
+        text = f"{address.host!r} is not the name of a host; a part has 1 to 63 characters"
+        raise ConfigError(f"cannot listen on {address}: {text}") from None
     listeners: list[Listener] = []
     port = address.port
     for family, place in dict.fromkeys((entry[0], entry[4]) for entry in found):

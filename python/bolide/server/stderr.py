@@ -148,8 +148,8 @@ class StandardError(io.RawIOBase):
             time.sleep(RETRY_S / 10)
 
     def end(self) -> None:
-        """Write what can be written, and nothing after that."""
-        self.finish()
+        """Write what can be written at once, and nothing after that."""
+        self.retry()
         self._close_outlet()
         self._outlet, self._close_outlet = len, _nothing
 
@@ -215,7 +215,7 @@ def install() -> None:
     before = sys.stderr
     if _installed is not None or sys.__stderr__ not in (before, None):
         return
-    _installed = StandardError()
+    _installed = StandardError(before.fileno())
     sys.stderr = io.TextIOWrapper(
         _installed,
         encoding=before.encoding,
@@ -231,6 +231,7 @@ def uninstall() -> None:
     global _installed
     if _installed is None or not isinstance(sys.__stderr__, io.TextIOBase):
         return
+    _installed.finish()  # first: an interrupt may end this, and its traceback must not wait
     wrapper = sys.stderr
     sys.stderr = sys.__stderr__
     _redirect(wrapper, sys.__stderr__)
@@ -262,12 +263,15 @@ os.register_at_fork(after_in_child=_wait_in_child)
 
 def open_missing() -> None:
     """Open descriptors 0 to 2 if they are closed, so that no socket gets one of them."""
+    opened: list[int] = []
     for fd in range(3):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            opened.append(os.open(os.devnull, os.O_RDWR))
+            os.set_inheritable(opened[-1], True)
+    # A script without the stream may have got its descriptor for a file of its own.
     if sys.stdout is None:
-        sys.stdout = open(1, "w", closefd=False)
+        sys.stdout = open(1 if 1 in opened else os.devnull, "w", closefd=1 not in opened)
     if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)
+        sys.stderr = open(2 if 2 in opened else os.devnull, "w", closefd=2 not in opened)

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from bolide import _core
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
-from bolide.server import importer, loop
+from bolide.server import forked, importer, lifespan, loop
 from bolide.server.logs import logger
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
@@ -109,7 +110,7 @@ async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: 
         await service.startup(own_selector=own_selector)
         if not stop.is_set():
             await redirection.listen(service, job.listeners)
-    except (ConfigError, StartupError, SystemExit) as error:
+    except (ConfigError, StartupError, SystemExit, KeyboardInterrupt) as error:
         # From now on TERM ends the process at once.
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         return _startup_failed(report_fd, error)
@@ -164,10 +165,14 @@ def _is_outer(file: str) -> bool:
     return file.startswith((OURS, os.path.dirname(asyncio.__file__)))
 
 
-def _startup_failed(report_fd: int, error: ConfigError | StartupError | SystemExit) -> int:
+def _startup_failed(
+    report_fd: int, error: ConfigError | StartupError | SystemExit | KeyboardInterrupt
+) -> int:
     if isinstance(error, ConfigError):
         return _report_failure(report_fd, EXIT_MISTAKE, error)
-    if isinstance(error, SystemExit):
+    if isinstance(error, KeyboardInterrupt):  # raised by the application: a signal does not, here
+        error = lifespan.startup_error(error)
+    elif isinstance(error, SystemExit):
         text = f"the application's startup failed: it called sys.exit({error.code!r})"
         error = StartupError(text)
     return _report_failure(report_fd, EXIT_STARTUP, error)
@@ -189,6 +194,7 @@ def _stop_event(lifeline_fd: int) -> asyncio.Event:
         stop.set()
 
     running.add_signal_handler(signal.SIGTERM, stop.set)
+    forked.restore_term()
     running.add_reader(lifeline_fd, supervisor_ended)
     return stop
 
@@ -201,6 +207,7 @@ def _report_failure(report_fd: int, code: int, error: ConfigError | StartupError
 
 def _report(report_fd: int, message: dict[str, Any]) -> None:
     data = json.dumps(message).encode() + b"\n"
-    while data:
-        data = data[os.write(report_fd, data) :]
+    with suppress(BrokenPipeError):  # the supervisor has ended, and the lifeline stops the worker
+        while data:
+            data = data[os.write(report_fd, data) :]
     os.close(report_fd)

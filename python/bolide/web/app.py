@@ -296,7 +296,9 @@ class App:
         for hook in reversed(self._shutdown):
             try:
                 await self._run(hook)
-            except (Exception, SystemExit):
+            except BaseException as error:
+                if _is_cancellation(error):
+                    raise
                 _logger.exception("the shutdown hook %s failed", describe(hook))
 
     async def _run(self, hook: Callable[..., Any]) -> None:
@@ -332,6 +334,15 @@ def _check_takes(function: Callable[..., Any], count: int, rule: str) -> None:
         inspect.signature(function).bind(*range(count))
     except (TypeError, ValueError) as error:
         raise SignatureError(f"{describe(function)}: {rule} ({error})") from None
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Return whether the task that runs a hook is being cancelled."""
+    import asyncio
+
+    task = asyncio.current_task()
+    is_being_cancelled = task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and is_being_cancelled
 
 
 def _check_hook(hook: Callable[..., Any], name: str) -> None:

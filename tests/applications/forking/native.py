@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import time
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -80,6 +81,42 @@ def child(request: Any, name: str) -> str:
         result = "nothing"
     process.join()
     return f"{result} {process.exitcode}"
+
+
+def wait_for_ever() -> None:
+    """Wait."""
+    time.sleep(60)
+
+
+def terminate() -> str:
+    """Start a process and end it by TERM; return its exit code."""
+    process = multiprocessing.get_context("fork").Process(target=wait_for_ever)
+    process.start()
+    process.terminate()
+    process.join(5)
+    code = process.exitcode
+    process.kill()
+    process.join()
+    return str(code)
+
+
+@app.get("/terminated")
+def terminated(request: Any) -> str:
+    """Terminate a process from the loop's thread."""
+    return terminate()
+
+
+@app.get("/terminated-by-a-thread")
+async def terminated_by_a_thread(request: Any) -> str:
+    """Terminate a process that another thread forks."""
+    return await asyncio.to_thread(terminate)
+
+
+@app.get("/pool")
+def pool(request: Any) -> str:
+    """Use a pool of processes, which ends them by TERM."""
+    with multiprocessing.get_context("fork").Pool(2) as workers:
+        return str(workers.map(abs, [-1, -2]))
 
 
 @app.get("/hello")
