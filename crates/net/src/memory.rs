@@ -9,9 +9,11 @@ use std::fmt;
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::process::{Resource, getrlimit};
+
+use crate::clock::Clock;
 
 /// Memory that a large allocation leaves free for everything else: the response, the interpreter, and the line in the log.
 const SPARE_BYTES: usize = 4 << 20;
@@ -171,17 +173,29 @@ fn can_have(bytes: usize) -> bool {
 /// Checks whether the system may refuse memory, for small allocations and [`is_short`] too. The limit of the address space can be set from
 /// outside (prlimit) while the process runs. That of data, and how the machine commits memory, are read once.
 ///
-/// Cost: a system call.
+/// Cost: a reading of the coarse clock, and a system call once per tick of it. A stream allocates several times per pass, and a limit that
+/// is set within a tick does not have to be known in the same one.
 pub fn notice_limit() -> bool {
+    static NOTICED_MS: AtomicU64 = AtomicU64::new(u64::MAX);
+    let now_ms = Clock::tick_ms();
+    if NOTICED_MS.load(Ordering::Relaxed) == now_ms {
+        return IS_LIMITED.load(Ordering::Relaxed);
+    }
+    let is_limited = is_limited();
+    IS_LIMITED.store(is_limited, Ordering::Relaxed);
+    NOTICED_MS.store(now_ms, Ordering::Relaxed);
+    is_limited
+}
+
+/// Whether the system may refuse memory now.
+fn is_limited() -> bool {
     static IS_ALWAYS: OnceLock<bool> = OnceLock::new();
     let has_limit = |resource| getrlimit(resource).current.is_some();
-    let is_limited = has_limit(Resource::As)
+    has_limit(Resource::As)
         || *IS_ALWAYS.get_or_init(|| {
             let overcommit = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
             has_limit(Resource::Data) || overcommit.is_ok_and(|text| text.starts_with('2'))
-        });
-    IS_LIMITED.store(is_limited, Ordering::Relaxed);
-    is_limited
+        })
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import time
 from pathlib import Path
 from typing import Any
 
 PAGE_BYTES = resource.getpagesize()
 PART = b"A" * 8000
 """As long as an allocation that checks how much memory is left."""
+CLOCK_MONOTONIC_COARSE = 6
+"""The server checks once per tick of this clock whether memory is limited."""
 AFTER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong"
 """Looks like another response to a client that did not receive the head before it."""
 kept: list[bytearray] = []
@@ -24,6 +27,9 @@ def exhaust() -> None:
     reserve = [bytearray(24 << 16)]
     size = int(Path("/proc/self/statm").read_text().split()[0]) * PAGE_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+    now = time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE)
+    while time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE) == now:
+        pass
     for power in (20, 18, 16, 14):
         try:
             while True:

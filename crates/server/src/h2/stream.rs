@@ -197,8 +197,12 @@ impl Stream {
                 reserve(frames, response.fields.len() + BLOCK_BYTES)?;
                 reserve(self.exchange.out.tail(), response.content.len())
             }
-            (Command::Write(part), Progress::Pushed) if part.len() < MOVED_BYTES_MIN => {
-                reserve(self.exchange.out.tail(), part.len())
+            (Command::Write(part), Progress::Pushed) => {
+                let tail = self.exchange.out.tail();
+                match moves(part.len(), tail.is_empty()) {
+                    true => Ok(()),
+                    false => reserve(tail, part.len()),
+                }
             }
             (Command::WriteHeld(part), Progress::Pushed) => {
                 reserve_for_parts(self.exchange.out.tail(), part.bytes().len())
@@ -215,6 +219,11 @@ impl Stream {
             _ => Command::Fail,
         }
     }
+}
+
+/// Whether a part becomes the output itself, without a copy: a long one that nothing precedes (`is_first`).
+fn moves(bytes: usize, is_first: bool) -> bool {
+    is_first && bytes >= MOVED_BYTES_MIN
 }
 
 impl Encoding {
@@ -306,8 +315,7 @@ impl Encoder for StreamEncoder<'_> {
     }
 
     fn take_part(&mut self, out: &mut Output, mut part: Vec<u8>) {
-        let is_moved = part.len() >= MOVED_BYTES_MIN && out.tail().is_empty();
-        if !is_moved {
+        if !moves(part.len(), out.tail().is_empty()) {
             return self.part(out, &part);
         }
         let admitted = self.encoding.delimiter.admit(part.len() as u64);
@@ -327,5 +335,39 @@ impl Encoder for StreamEncoder<'_> {
             self.encoding.trailers = trailer_section.to_vec();
         }
         !matches!(self.encoding.delimiter, Delimiter::Length(1..)) || self.encoding.has_ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::ExchangeId;
+
+    const LONG: usize = MOVED_BYTES_MIN;
+
+    fn stream() -> Stream {
+        let id = ExchangeId {
+            connection: 0,
+            sequence: 0,
+        };
+        let windows = (SendWindow::new(0), ReceiveWindow::new(0));
+        let mut exchange = Exchange::new(id, 0);
+        exchange.progress = Progress::Pushed;
+        Stream::new(1, State::Open, exchange, Encoding::new(false), windows)
+    }
+
+    fn write(stream: &mut Stream, part: Vec<u8>) -> Result<(), NoMemory> {
+        let command = Command::Write(part);
+        stream.make_room(&command, &mut Vec::new())
+    }
+
+    #[test]
+    fn a_long_part_has_room_after_others_and_needs_none_before_them() {
+        let mut stream = stream();
+        assert_eq!(write(&mut stream, vec![b'x'; LONG]), Ok(()));
+        assert_eq!(stream.exchange.out.tail().capacity(), 0);
+        stream.exchange.out.tail().extend_from_slice(b"before");
+        assert_eq!(write(&mut stream, vec![b'x'; LONG]), Ok(()));
+        assert!(stream.exchange.out.tail().capacity() >= 6 + LONG);
     }
 }

@@ -33,8 +33,6 @@ pub(super) struct Accepting {
     state: State,
     /// When resting ends, or a drain continues.
     resumes_ms: u64,
-    /// When it was last checked whether memory is limited.
-    noticed_ms: u64,
     rush: Rush,
 }
 
@@ -78,7 +76,6 @@ impl Accepting {
             seat: None,
             state: State::Open,
             resumes_ms: NEVER_MS,
-            noticed_ms: NEVER_MS,
             rush: Rush::default(),
         }
     }
@@ -277,10 +274,7 @@ impl<A: App> Worker<A> {
     }
 
     fn accept_until(&mut self, index: usize, until_ms: u64) -> Ended {
-        // Once in a while, not with each of the short passes of a server that has little to do.
-        if std::mem::replace(&mut self.accepting.noticed_ms, until_ms) != until_ms {
-            memory::notice_limit();
-        }
+        memory::notice_limit();
         for _ in 0..ACCEPTS_PER_PASS {
             if !self.is_our_turn() {
                 return Ended::Rests;
