@@ -11,7 +11,7 @@ use super::call::over;
 use super::outbox::Outbox;
 use super::reports::Reports;
 use super::spool::{Spool, Spooling, Writer};
-use crate::run::exchanges::{Exchanges, STREAM_AHEAD_BYTES};
+use crate::run::exchanges::{AHEAD_BYTES, Exchanges};
 
 /// One thread's connection to the reactor. The thread waits in it, detached from the interpreter; the reactor only ever changes its state.
 ///
@@ -173,7 +173,7 @@ impl Lane {
                 return None;
             }
             state.ahead_bytes += part.len();
-            state.ahead_bytes >= STREAM_AHEAD_BYTES
+            state.ahead_bytes >= AHEAD_BYTES
         };
         if !part.is_empty() {
             self.post(id, Command::Write(part));
@@ -189,19 +189,19 @@ impl Lane {
             let mut state = self.wait_while(id, |state| {
                 state.waits_for_client = true;
                 let is_spooled = state.is_urged && !state.is_spool_full;
-                !state.is_gone && state.ahead_bytes >= STREAM_AHEAD_BYTES && !is_spooled
+                !state.is_gone && state.ahead_bytes >= AHEAD_BYTES && !is_spooled
             });
             if state.id != Some(id) {
                 return false;
             }
             state.waits_for_client = false;
-            if state.is_gone || state.ahead_bytes < STREAM_AHEAD_BYTES {
+            if state.is_gone || state.ahead_bytes < AHEAD_BYTES {
                 return !state.is_gone;
             }
             drop(state);
             let spool = self.spooling.begin(&self.reports);
             let mut state = self.state();
-            if state.id == Some(id) && state.ahead_bytes >= STREAM_AHEAD_BYTES {
+            if state.id == Some(id) && state.ahead_bytes >= AHEAD_BYTES {
                 state.is_spool_full = spool.is_none();
                 state.spool = spool;
                 if state.spool.is_some() {

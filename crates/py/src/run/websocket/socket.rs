@@ -23,7 +23,7 @@ use super::arrival::Arrival;
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, GilCell};
 use crate::run::asyncio::Lending;
-use crate::run::exchanges::{Exchanges, STREAM_AHEAD_BYTES, wake};
+use crate::run::exchanges::{AHEAD_BYTES, Exchanges, wake};
 use crate::run::memory::copy;
 
 /// Messages that wait for the application before the peer has to wait. Those of one read are passed on before the application runs, so
@@ -214,7 +214,7 @@ impl Socket {
             let message = Command::Message(kind, copy(content)?);
             self.exchanges.post(py, self.id, message);
         }
-        match ahead_bytes > STREAM_AHEAD_BYTES {
+        match ahead_bytes > AHEAD_BYTES {
             true => self.wait_to_send(py, ahead_bytes).map(Some),
             false => Ok(None),
         }
@@ -236,7 +236,7 @@ impl Socket {
     #[inline]
     pub(crate) fn writable(&self, py: Python<'_>) {
         let waited = self.with(py, |state| {
-            std::mem::take(&mut state.ahead_bytes) > STREAM_AHEAD_BYTES
+            std::mem::take(&mut state.ahead_bytes) > AHEAD_BYTES
         });
         if waited.unwrap_or(true) {
             self.exchanges.writable(py, self.id);
