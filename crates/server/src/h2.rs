@@ -10,6 +10,7 @@
 //! | `Block` | the end of the block | `Frames` |
 //! | `Preface`, `Settings`, `Block` | anything else, `header_timeout_ms` | `Closing` |
 //! | `Frames` | a violation that ends the connection; the client's GOAWAY and no stream is left; a drain or `keep_alive_timeout_ms` and no stream is left | `Closing` |
+//! | `Preface`, `Settings` | a drain | the link is closed |
 //! | `Closing` | everything has been sent | the link is closed |
 //!
 //! A request whose response is complete at once never becomes a [`Stream`]: HEADERS and DATA are written straight to the worker's send
@@ -98,11 +99,20 @@ struct Client {
     payload_bytes_max: usize,
 }
 
-/// A DATA frame whose end has not arrived.
+/// A DATA frame whose end has not arrived, on a stream whose content is waited for.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     stream: u32,
     since_ms: u64,
+    /// How long it takes at the minimum rate.
+    lasts_ms_max: u64,
+}
+
+/// A stream that this side has reset, and how much the client could send before it knew.
+#[derive(Clone, Copy, Debug)]
+struct Reset {
+    stream: u32,
+    window: ReceiveWindow,
 }
 
 /// Streams that this side has reset, to which the client may still send for some time: those of several round trips.
@@ -137,7 +147,7 @@ pub(crate) struct H2 {
     pull_of: usize,
     /// Frames to be sent before anything that is written later.
     frames: Vec<u8>,
-    reset: VecDeque<u32>,
+    reset: VecDeque<Reset>,
     reset_by_client: VecDeque<u32>,
     /// The stream whose client may send [`AHEAD_BYTES`].
     ahead_of: Option<u32>,
@@ -352,7 +362,8 @@ impl H2 {
         let own = self.input.capacity() + self.frames.capacity() + block + streams;
         let tables = self.decoder.held_bytes() + self.encoder.held_bytes();
         let places = self.streams.capacity() * size_of::<Stream>();
-        let resets = (self.reset.capacity() + self.reset_by_client.capacity()) * size_of::<u32>();
+        let resets = self.reset.capacity() * size_of::<Reset>()
+            + self.reset_by_client.capacity() * size_of::<u32>();
         let handlers = self.handlers.held_bytes();
         own + tables + places + resets + handlers + size_of::<H2>()
     }

@@ -56,6 +56,13 @@ impl Timeouts {
         }
     }
 
+    /// How long so much content takes at the minimum rate; for ever, if there is none.
+    pub(crate) fn content_ms_max(&self, bytes: u32) -> u64 {
+        let ms = u64::from(bytes) * 1000;
+        ms.checked_div(self.body_rate_bytes_per_s_min)
+            .unwrap_or(u64::MAX)
+    }
+
     /// For how long input is discarded from a peer that keeps sending after its response.
     pub(crate) fn lingering_ms_max(&self) -> u64 {
         LINGERS_MAX.saturating_mul(self.linger_timeout_ms)

@@ -142,7 +142,7 @@ impl Inbound {
     }
 
     /// Whether the server waits for the peer: content is wanted and has not arrived.
-    fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         let is_wanted = match self.taker {
             Taker::Start(_) => false,
             Taker::Exchange { demand, .. } => demand == Demand::Wanted,

@@ -1,9 +1,9 @@
 //! The ends of streams before their time, and the end of the connection.
 
-use wire::h2::{ErrorCode, Scope, Violation, frame};
+use wire::h2::{ErrorCode, ReceiveWindow, Scope, Violation, frame};
 
 use super::websocket::Carried;
-use super::{H2, Leaving, RESET_REMEMBERED, RESETS_REPEATED, Reading};
+use super::{H2, Leaving, RESET_REMEMBERED, RESETS_REPEATED, Reading, Reset};
 use crate::access_log::CLIENT_CLOSED_REQUEST;
 use crate::app::{Abort, App};
 use crate::exchange::{Progress, Unfinished};
@@ -36,7 +36,10 @@ impl H2 {
                 self.drop_stream(turn, index, Abort::Disconnected);
                 self.give_oldest_window(turn);
             }
-            None => self.remember(id),
+            None => {
+                let window = self.new_receive_window(turn);
+                self.remember(id, window);
+            }
         }
         self.count_reset(turn);
     }
@@ -52,13 +55,14 @@ impl H2 {
             self.give_oldest_window(turn);
         }
         // A request whose response was complete before its reset was served in vain too. Some clients repeat a reset.
-        if !self.reset_by_client.contains(&id) {
-            if self.reset_by_client.len() >= RESETS_REPEATED {
-                self.reset_by_client.pop_front();
-            }
-            self.reset_by_client.push_back(id);
-            self.count_reset(turn);
+        if self.reset_by_client.contains(&id) {
+            return self.count_idle(turn);
         }
+        if self.reset_by_client.len() >= RESETS_REPEATED {
+            self.reset_by_client.pop_front();
+        }
+        self.reset_by_client.push_back(id);
+        self.count_reset(turn);
         Ok(())
     }
 
@@ -125,7 +129,7 @@ impl H2 {
         if !exchange.is_ended() && is_called && !is_open {
             self.handlers.abort(turn.app, exchange.id, why);
         }
-        H2::lose_websocket(turn, &mut stream);
+        H2::lose_websocket(&mut self.handlers, turn, &mut stream);
         let exchange = &mut stream.exchange;
         if let Some(record) = &mut exchange.record {
             if record.status == 0 {
@@ -146,16 +150,40 @@ impl H2 {
         if let Some(stream) = self.streams.get(index)
             && stream.state.takes_content()
         {
-            let id = stream.id;
-            self.remember(id);
+            let (id, window) = (stream.id, stream.receive_window);
+            self.remember(id, window);
         }
     }
 
-    fn remember(&mut self, id: u32) {
+    fn remember(&mut self, stream: u32, window: ReceiveWindow) {
         if self.reset.len() >= RESET_REMEMBERED {
             self.reset.pop_front();
         }
-        self.reset.push_back(id);
+        self.reset.push_back(Reset { stream, window });
+    }
+
+    /// Whether this side has reset a stream.
+    pub(super) fn has_reset(&self, stream: u32) -> bool {
+        self.reset.iter().any(|reset| reset.stream == stream)
+    }
+
+    /// DATA for a stream that is not open. What was under way when this side reset the stream is within its window; nothing pays for more, nor
+    /// for a frame without content that says the same again.
+    pub(super) fn data_after_reset<A: App>(
+        &mut self,
+        turn: &Turn<'_, A>,
+        id: u32,
+        (window_bytes, is_empty, is_last): (u32, bool, bool),
+    ) -> Result<(), Violation> {
+        let Some(reset) = self.reset.iter_mut().find(|reset| reset.stream == id) else {
+            let reason = "DATA after the end of the stream";
+            return Err(Violation::of_stream(id, ErrorCode::STREAM_CLOSED, reason));
+        };
+        let is_under_way = reset.window.receive(window_bytes);
+        match is_under_way && !(is_empty && is_last) {
+            true => Ok(()),
+            false => self.count_idle(turn),
+        }
     }
 
     /// The client opens no more streams, and waits for those that it has.

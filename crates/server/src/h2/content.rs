@@ -24,7 +24,7 @@ impl H2 {
         content: &[u8],
         (window_bytes, is_last): (u32, bool),
     ) -> Result<(), Violation> {
-        self.has_arrived(turn.context, id);
+        self.has_arrived(turn.context);
         self.opened.check(id)?;
         if !self.receive_window.receive(window_bytes) {
             let reason = "more content than the connection's window allows";
@@ -35,12 +35,7 @@ impl H2 {
         }
         self.give_connection_window(turn, window_bytes);
         let Some(index) = self.index_of(id) else {
-            return match self.reset.contains(&id) {
-                // Nothing pays for a frame that neither has content nor concerns a stream that is open.
-                true if content.is_empty() && is_last => self.count_idle(turn),
-                true => Ok(()),
-                false => Err(closed(id)),
-            };
+            return self.data_after_reset(turn, id, (window_bytes, content.is_empty(), is_last));
         };
         let Some(stream) = self.streams.get_mut(index) else {
             return Ok(());
@@ -66,7 +61,7 @@ impl H2 {
         }
         let padding_bytes = window_bytes.saturating_sub(content.len() as u32);
         if padding_bytes > 0 {
-            self.give_stream_window(index, padding_bytes);
+            self.open_stream_window(index, padding_bytes);
         }
         match self.is_carried(index) {
             true => self.carry(turn, index, content),
@@ -85,36 +80,44 @@ impl H2 {
             self.arriving = None;
             return;
         };
-        self.arriving.get_or_insert(Arriving {
-            stream: partial.stream,
-            since_ms: context.clock.now_ms(),
-        });
         let stream = self
             .index_of(partial.stream)
             .and_then(|at| self.streams.get_mut(at));
-        if let Some(inbound) = stream.and_then(|stream| stream.inbound.as_mut()) {
-            inbound.note_arriving(u64::from(partial.content_bytes), context);
+        let Some(inbound) = stream.and_then(|stream| stream.inbound.as_mut()) else {
+            self.arriving = None;
+            return;
+        };
+        inbound.note_arriving(u64::from(partial.content_bytes), context);
+        if inbound.is_waited_for() {
+            self.arriving.get_or_insert(Arriving {
+                stream: partial.stream,
+                since_ms: context.clock.now_ms(),
+                lasts_ms_max: context.timeouts.content_ms_max(partial.payload_bytes),
+            });
         }
     }
 
-    /// The stream whose content is arriving.
+    /// The stream whose content is arriving, if the pace of that content runs. Otherwise nothing would limit how long the frame takes.
     pub(super) fn arriving_stream(&self) -> Option<u32> {
         let id = self.arriving?.stream;
         let stream = self.streams.get(self.index_of(id)?)?;
-        stream.inbound.is_some().then_some(id)
+        let inbound = stream.inbound.as_ref()?;
+        inbound.is_waited_for().then_some(id)
     }
 
-    /// A DATA frame is complete. While it arrived, no other stream could receive content.
-    fn has_arrived(&mut self, context: &Context, id: u32) {
+    /// A DATA frame is complete, or will not be. While it arrived, no other stream could receive content. Others have more time, but no more
+    /// than the frame takes at the minimum rate.
+    pub(super) fn has_arrived(&mut self, context: &Context) {
         let Some(arriving) = self.arriving.take() else {
             return;
         };
-        let now_ms = context.clock.now_ms();
+        let to_ms = arriving.since_ms.saturating_add(arriving.lasts_ms_max);
+        let to_ms = to_ms.min(context.clock.now_ms());
         for stream in &mut self.streams {
             if let Some(inbound) = &mut stream.inbound
-                && stream.id != id
+                && stream.id != arriving.stream
             {
-                inbound.extend(arriving.since_ms, now_ms);
+                inbound.extend(arriving.since_ms, to_ms);
             }
         }
     }
@@ -137,7 +140,7 @@ impl H2 {
         match inbound.hold(content, turn.context) {
             Held::Yes | Held::TooLong if is_discarded => {
                 if inbound.may_discard(turn.context) {
-                    self.give_stream_window(index, content.len() as u32);
+                    self.give_stream_window(index, content.len() as u32, turn.context);
                 }
             }
             Held::Yes => {
@@ -179,7 +182,7 @@ impl H2 {
             }
             Handed::ToReader | Handed::Ahead => {
                 stream.exchange.started_ms = turn.context.clock.now_ms();
-                self.give_stream_window(index, bytes as u32);
+                self.give_stream_window(index, bytes as u32, turn.context);
             }
             Handed::Kept => {}
         }
@@ -204,7 +207,7 @@ impl H2 {
             ));
         }
         stream.state.peer_ends();
-        H2::lose_websocket(turn, stream);
+        H2::lose_websocket(&mut self.handlers, turn, stream);
         if let Some(inbound) = &mut stream.inbound {
             inbound.is_complete = true;
             self.hand_over(turn, index, Part::Held);
@@ -305,7 +308,7 @@ impl H2 {
         let held_bytes = inbound.waiting_bytes();
         inbound.release(context);
         if held_bytes > 0 && inbound.may_discard(context) {
-            self.give_stream_window(index, held_bytes as u32);
+            self.give_stream_window(index, held_bytes as u32, context);
         }
     }
 
@@ -339,7 +342,10 @@ impl H2 {
         let is_oldest = !self.streams.iter().take(index).any(|it| is_for_call(&it));
         let held_bytes: usize = self.streams.iter().filter(is_for_call).map(held).sum();
         if is_oldest || held_bytes <= CALLS_BYTES_MAX {
-            self.give_stream_window(index, bytes);
+            if let Some(stream) = self.streams.get_mut(index) {
+                stream.receive_window.stop_withholding();
+            }
+            self.give_stream_window(index, bytes, turn.context);
         } else if let Some(stream) = self.streams.get_mut(index) {
             stream.receive_window.withhold(bytes);
             let is_closed = !stream.receive_window.is_open();
@@ -367,29 +373,44 @@ impl H2 {
     }
 
     /// Whether no stream has the larger window of which a connection has one.
-    fn is_nobody_ahead(&self) -> bool {
+    fn is_nobody_ahead(&self, context: &Context) -> bool {
         let index = self.ahead_of.and_then(|id| self.index_of(id));
-        let ahead = index.and_then(|index| self.streams.get(index));
-        !ahead.is_some_and(|stream| stream.state.takes_content())
+        let Some(stream) = index.and_then(|index| self.streams.get(index)) else {
+            return true;
+        };
+        let Some(inbound) = &stream.inbound else {
+            return true;
+        };
+        let window_bytes = context.limits.h2_window_bytes() as usize;
+        !stream.state.takes_content() && inbound.waiting_bytes() <= window_bytes
     }
 
-    /// Content of a stream is not held any more.
-    pub(super) fn give_stream_window(&mut self, index: usize, bytes: u32) {
-        let is_free = self.is_nobody_ahead();
+    /// Content of a stream is not held any more. If no other stream is ahead of its handler, this one may be.
+    pub(super) fn give_stream_window(&mut self, index: usize, bytes: u32, context: &Context) {
+        let is_free = self.is_nobody_ahead(context);
+        if let Some(stream) = self.streams.get_mut(index)
+            && stream.inbound.is_some()
+            && stream.state.takes_content()
+        {
+            let is_long = stream
+                .owed_bytes
+                .is_none_or(|owed| owed > u64::from(AHEAD_BYTES) / 4);
+            if is_free && is_long {
+                self.ahead_of = Some(stream.id);
+                stream.receive_window.grow(AHEAD_BYTES);
+            }
+        }
+        self.open_stream_window(index, bytes);
+    }
+
+    /// What arrived on a stream is not held any more: content, padding, or octets of a WebSocket.
+    pub(super) fn open_stream_window(&mut self, index: usize, bytes: u32) {
         let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
-        if !stream.state.takes_content() {
-            return;
-        }
-        let is_long = stream
-            .owed_bytes
-            .is_none_or(|owed| owed > u64::from(AHEAD_BYTES) / 4);
-        if is_free && is_long {
-            self.ahead_of = Some(stream.id);
-            stream.receive_window.grow(AHEAD_BYTES);
-        }
-        if let Some(increment) = stream.receive_window.take(bytes) {
+        if stream.state.takes_content()
+            && let Some(increment) = stream.receive_window.take(bytes)
+        {
             frame::push_window_update(&mut self.frames, stream.id, increment);
         }
     }

@@ -4,8 +4,8 @@
 //! | --- | --- | --- | --- |
 //! | link full, or its bytes under way | peer | its pace (`write_timeout_ms`, `response_rate_bytes_per_s_min`) | reset |
 //! | no stream, no part of a frame | peer | `keep_alive_timeout_ms` since the last stream, whatever other frames arrive | the first step of leaving |
-//! | preface, part of a frame, part of a header block | peer | `header_timeout_ms`, for content also its time at `body_rate_bytes_per_s_min` | GOAWAY, closed |
-//! | content that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or the stream is reset |
+//! | preface, part of a frame, part of a header block | peer | `header_timeout_ms`, for content also its time at `body_rate_bytes_per_s_min`, or its pace if there is no rate | GOAWAY, closed |
+//! | content that is waited for, while no other such content arrives | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or the stream is reset |
 //! | content of a response, and a window is closed | peer | its pace (`write_timeout_ms`) | the stream is reset |
 //! | an exchange `Waiting`, its handler not waiting for the peer | application | `handler_timeout_ms` | 503, unless the application reports that it has started |
 //! | an exchange `Pushed`, `Pulled`, or `Waiting` and started | application | no limit | |
@@ -98,12 +98,13 @@ impl H2 {
     fn frame_deadline_ms(&self, context: &Context) -> u64 {
         let timeouts = &context.timeouts;
         let content_ms = match (&self.reading, frame::partial_data(&self.input)) {
-            (Reading::Frames, Some(partial)) => {
-                let rate = timeouts.body_rate_bytes_per_s_min;
-                let ms = u64::from(partial.payload_bytes) * 1000;
-                ms.checked_div(rate).unwrap_or(u64::MAX)
-            }
+            (Reading::Frames, Some(partial)) => timeouts.content_ms_max(partial.payload_bytes),
             _ => 0,
+        };
+        let content_ms = match content_ms == u64::MAX && self.arriving_stream().is_none() {
+            // Neither a rate nor the pace of its content limits it.
+            true => 0,
+            false => content_ms,
         };
         Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms).saturating_add(content_ms)
     }
@@ -149,7 +150,10 @@ impl H2 {
 
     fn end_late_content<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let now_ms = turn.now_ms();
-        for id in self.late(turn.context, now_ms, content_deadline_ms) {
+        let late = self.late(turn.context, now_ms, content_deadline_ms);
+        // Others that could not receive content meanwhile are not late with it.
+        self.has_arrived(turn.context);
+        for id in late {
             let Some(index) = self.index_of(id) else {
                 continue;
             };

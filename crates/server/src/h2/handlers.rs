@@ -16,6 +16,14 @@ impl Handlers {
     /// Notifies the handler of an exchange that has ended before its response was complete. A panic is caught: others go on.
     pub(super) fn abort<A: App>(&mut self, app: &mut A, id: ExchangeId, why: Abort) {
         let _ = guarded(|| app.abort(id, why));
+        self.note_end(app, id);
+    }
+
+    /// The stream of an exchange is over, and its handler knows. Counts the handler if it is still running.
+    pub(super) fn note_end<A: App>(&mut self, app: &mut A, id: ExchangeId) {
+        if self.aborted.contains(&id) {
+            return;
+        }
         if self.aborted.len() == self.aborted.capacity() {
             self.forget_ended(app);
         }

@@ -396,6 +396,10 @@ impl H2 {
                 // A request may be under way to meet the last GOAWAY, and must not destroy it.
                 Fate::End { has_unread: true }
             }
+            // A client that has not sent its settings has not asked for anything.
+            Reading::Preface | Reading::Settings if self.leaving.is_final() => {
+                Fate::End { has_unread: true }
+            }
             _ => Fate::Open,
         }
     }

@@ -71,7 +71,7 @@ impl H2 {
         if let Some(index) = self.index_of(stream) {
             return self.trailers(turn, index, is_last, block).map(|()| 0);
         }
-        if self.reset.contains(&stream) {
+        if self.has_reset(stream) {
             // Sent before the client has seen the reset.
             self.decoder.skip(block).map_err(compression)?;
             return self.count_idle(turn).map(|()| 0);
@@ -406,8 +406,9 @@ impl H2 {
                 self.push_continue(new.stream);
             }
         }
-        self.streams.push(stream);
-        let index = self.streams.len() - 1;
+        // Streams that were opened later come after it.
+        let index = self.streams.partition_point(|it| it.id < stream.id);
+        self.streams.insert(index, stream);
         if is_failure {
             self.respond(turn, index, Command::Respond(Response::failure()));
         }

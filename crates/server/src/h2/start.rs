@@ -139,19 +139,13 @@ impl H2 {
         self.send_window
             .use_up(turn.context.responder.frames.framed_bytes);
         self.called(turn, new, (head, content), id, outcome);
-        let Some(mut called) = self.streams.pop() else {
-            return;
-        };
-        let is_later = !is_complete;
-        if is_later {
+        if !is_complete
+            && let Some(index) = self.index_of(stream.id)
+            && let Some(called) = self.streams.get_mut(index)
+        {
             called.receive_window = stream.receive_window;
             called.owed_bytes = stream.owed_bytes;
-        }
-        // Streams that were opened later come after it.
-        let place = self.streams.partition_point(|it| it.id < called.id);
-        self.streams.insert(place, called);
-        if is_later {
-            self.continue_content(turn, place, held, total_bytes);
+            self.continue_content(turn, index, held, total_bytes);
         }
         if was_collected {
             self.give_oldest_window(turn);

@@ -4,6 +4,8 @@
 //! | --- | --- | --- |
 //! | `Offered` | the application accepts | the response 200; `Open` |
 //! | `Offered` | the application refuses, or is late | the stream ends as any other |
+//! | `Offered` | the peer ends the stream | nothing, until the application decides: once it is `Open` and has used its input, the WebSocket is lost |
+//! | `Offered` | there is no memory for what arrives | the stream is reset |
 //! | `Open` | the WebSocket has ended ([`crate::websocket`]), and everything is sent | END_STREAM |
 //! | `Open` | the peer ends or resets the stream | the WebSocket is lost |
 //!
@@ -16,7 +18,7 @@ use wire::websocket::CloseCode;
 use wire::{BodyLength, RequestHead};
 
 use super::H2;
-use super::handlers::guarded;
+use super::handlers::{Handlers, guarded};
 use super::request::{New, record};
 use super::stream::{Encoding, Stream};
 use crate::app::head::Head;
@@ -27,7 +29,7 @@ use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::Turn;
 use crate::mailbox::Command;
-use crate::response::Response;
+use crate::response::{NO_MEMORY, Response};
 use crate::websocket::opening::{Handshake, check_h2};
 use crate::websocket::{Ending, Pause, STOPPING, WebSocket};
 
@@ -196,12 +198,22 @@ impl H2 {
         let (Carried::Offered { input, .. } | Carried::Open { input, .. }) = carried;
         if net::memory::append(input, content).is_err() {
             turn.context.note_shortage(content.len());
-            if let Some(websocket) = carried.websocket() {
-                websocket.break_off(turn.context);
+            match carried.websocket() {
+                Some(websocket) => websocket.break_off(turn.context),
+                None => return self.lacks_memory_for(turn, index),
             }
         }
         self.serve_websocket(turn, index);
         self.limit_messages(turn, index);
+    }
+
+    /// There is no memory for octets that wait for the application's decision: what follows them would be invalid.
+    #[cold]
+    fn lacks_memory_for<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        if let Some(stream) = self.streams.get(index) {
+            let violation = Violation::of_stream(stream.id, ErrorCode::INTERNAL_ERROR, NO_MEMORY);
+            self.violated(turn, violation);
+        }
     }
 
     /// Ends the WebSocket of a stream if incomplete messages of all streams are longer than one may be: a connection holds no more than one
@@ -304,16 +316,23 @@ impl H2 {
             stream.exchange.cut();
         } else if websocket.ending().is_some() {
             stream.exchange.progress = Progress::Done;
+        } else if !stream.state.takes_content() {
+            H2::lose_websocket(&mut self.handlers, turn, stream);
         }
         if used > 0 {
-            self.give_stream_window(index, used as u32);
+            self.open_stream_window(index, used as u32);
         }
     }
 
     /// The peer has ended a stream that carries a WebSocket, or the stream is over.
-    pub(super) fn lose_websocket<A: App>(turn: &mut Turn<'_, A>, stream: &mut Stream) {
+    pub(super) fn lose_websocket<A: App>(
+        handlers: &mut Handlers,
+        turn: &mut Turn<'_, A>,
+        stream: &mut Stream,
+    ) {
         if let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket) {
             let _ = guarded(|| websocket.lost(turn));
+            handlers.note_end(turn.app, stream.exchange.id);
             if stream.exchange.progress == Progress::Pushed {
                 stream.exchange.progress = Progress::Done;
             }
@@ -372,6 +391,10 @@ impl H2 {
         let Some(stream) = self.streams.get(index) else {
             return;
         };
+        if stream.carried.is_some() {
+            // The client may have ended it.
+            self.handlers.note_end(turn.app, stream.exchange.id);
+        }
         if stream.carried.is_some() && stream.state.takes_content() {
             let out = &mut turn.context.responder.out;
             frame::push_reset(out, stream.id, ErrorCode::NO_ERROR);

@@ -170,6 +170,23 @@ impl H2Client {
         }
     }
 
+    /// Writes content with so many octets of padding, besides that of their number.
+    pub(crate) fn padded_data(&mut self, stream: u32, content: &[u8], padding_bytes: u8) {
+        let length = 1 + content.len() + usize::from(padding_bytes);
+        let start = self.pending.len();
+        frame::push_data_header(&mut self.pending, stream, length, false);
+        // PADDED.
+        self.pending[start + 4] |= 0x08;
+        self.pending.push(padding_bytes);
+        self.pending.extend_from_slice(content);
+        self.pending
+            .resize(self.pending.len() + usize::from(padding_bytes), 0);
+        self.room_bytes -= length as i64;
+        if let Some(arrived) = self.streams.get_mut(&stream) {
+            arrived.room_bytes -= length as i64;
+        }
+    }
+
     /// Writes the trailer section of a request.
     pub(crate) fn trailers(&mut self, stream: u32) {
         let encoder = &mut self.encoder;

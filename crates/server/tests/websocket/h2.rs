@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use server::{Close, CloseCode, Command, MessageKind, Opening};
+use server::{Close, CloseCode, Command, Config, MessageKind, Opening};
 use wire::h2::ErrorCode;
 use wire::websocket::{Event, Incoming, Inflaters, MessageLimits, Receiver, Role};
 
@@ -19,8 +19,14 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let (mut server, now_ms) =
-            Server::with_manual_clock(|config| config.accepts_prior_knowledge = true);
+        World::with(|_| ())
+    }
+
+    fn with(set: impl FnOnce(&mut Config)) -> World {
+        let (mut server, now_ms) = Server::with_manual_clock(|config| {
+            config.accepts_prior_knowledge = true;
+            set(config);
+        });
         let client = H2Client::new(server.connect());
         World {
             server,
@@ -259,4 +265,70 @@ fn a_panic_ends_one_websocket_of_a_connection() {
     assert!(it.client.streams[&panics].reset.is_some());
     assert_eq!(it.server.closed("/ws/panic"), Some((1006, String::new())));
     assert_eq!(it.arrived(echo), ["y"]);
+}
+
+#[test]
+fn a_stream_that_ends_before_its_acceptance_is_lost_after_it() {
+    let mut it = World::new();
+    let stream = it.client.connect("/ws/later", &[]);
+    it.client.data(stream, &text("early"), false);
+    it.client.data(stream, b"", true);
+    it.settle();
+    let id = it.server.exchange("/ws/later");
+    it.server.post(id, Command::Open(Opening::default()));
+    it.settle();
+    assert_eq!(it.server.worker.app.messages.len(), 1);
+    assert_eq!(it.server.closed("/ws/later"), Some((1006, String::new())));
+    assert_eq!(it.client.streams[&stream].status, 200);
+    assert!(it.client.streams[&stream].is_complete);
+    it.server.worker.drain();
+    it.now_ms.fetch_add(1_000, Ordering::Relaxed);
+    it.settle();
+    it.client.vanish();
+    it.settle();
+    assert!(it.server.is_empty());
+}
+
+#[test]
+fn handlers_of_websockets_that_have_ended_keep_their_places() {
+    for end in [b"".to_vec(), close(1000, "")] {
+        let mut it = World::with(|config| {
+            config.limits.h2_streams_max = 10;
+            config.limits.h2_resets_max = 20;
+        });
+        it.server.worker.app.outlives_streams = true;
+        let streams: Vec<u32> = (0..40)
+            .map(|_| {
+                let stream = it.client.connect("/ws/echo", &[]);
+                it.settle();
+                if it.client.streams[&stream].status == 200 {
+                    it.client.data(stream, &end, true);
+                    it.settle();
+                }
+                stream
+            })
+            .collect();
+        let opened = streams
+            .iter()
+            .filter(|stream| it.client.streams[stream].status == 200);
+        assert_eq!(opened.count(), 30);
+        it.server.worker.app.outlives_streams = false;
+        it.open("/ws/echo");
+    }
+}
+
+#[test]
+fn a_websocket_is_not_ahead_of_its_application() {
+    let mut it = World::new();
+    let socket = it.open("/ws/echo");
+    for part in text(&"x".repeat(40_000)).chunks(10_000) {
+        it.client.data(socket, part, false);
+    }
+    it.settle();
+    assert_eq!(it.server.worker.app.messages.len(), 1);
+    assert!(it.client.streams[&socket].room_bytes <= 65_536);
+    let upload = it.client.open("POST", "/parts/upload", false);
+    it.client.data(upload, &[b'u'; 10_000], false);
+    it.settle();
+    assert_eq!(it.client.streams[&upload].room_bytes, 1 << 20);
 }

@@ -51,6 +51,8 @@ pub struct ReceiveWindow {
     available: u32,
     /// What was taken and not given back yet.
     taken: u32,
+    /// What was taken and is given back by [`ReceiveWindow::give`] only.
+    withheld: u32,
     /// The window when nothing is held.
     size: u32,
 }
@@ -61,6 +63,7 @@ impl ReceiveWindow {
         ReceiveWindow {
             available: size,
             taken: 0,
+            withheld: 0,
             size,
         }
     }
@@ -70,6 +73,7 @@ impl ReceiveWindow {
         ReceiveWindow {
             available,
             taken: 0,
+            withheld: 0,
             size,
         }
     }
@@ -105,18 +109,51 @@ impl ReceiveWindow {
         if self.taken < self.size.div_ceil(2) {
             return None;
         }
-        self.give()
+        self.give_taken()
     }
 
     /// `bytes` that arrived are not held by the window any more, but the peer may not send more yet: see [`ReceiveWindow::give`].
     pub fn withhold(&mut self, bytes: u32) {
-        self.taken = self.taken.saturating_add(bytes);
+        self.withheld = self.withheld.saturating_add(bytes);
     }
 
-    /// The increment for everything that was taken.
+    /// What was withheld is given with what is taken next.
+    pub fn stop_withholding(&mut self) {
+        self.taken = self
+            .taken
+            .saturating_add(std::mem::take(&mut self.withheld));
+    }
+
+    /// The increment for everything that was taken or withheld.
     pub fn give(&mut self) -> Option<u32> {
+        self.stop_withholding();
+        self.give_taken()
+    }
+
+    fn give_taken(&mut self) -> Option<u32> {
         let increment = std::mem::take(&mut self.taken);
         self.available = self.available.saturating_add(increment);
         (increment > 0).then_some(increment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_withheld_is_not_given_with_what_is_taken() {
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.receive(100));
+        window.withhold(60);
+        assert_eq!(window.take(40), None);
+        assert!(!window.is_open());
+        assert_eq!(window.give(), Some(100));
+        assert!(window.receive(100));
+        window.withhold(40);
+        assert_eq!(window.take(50), Some(50));
+        window.stop_withholding();
+        assert_eq!(window.take(10), Some(50));
+        assert!(window.receive(100) && !window.receive(1));
     }
 }
