@@ -312,7 +312,7 @@ class TlsConfig:
         protocols: Sequence[str],
         minimum: str = "1.2",
         client_ca: bytes | None = None,
-        client_crl: Sequence[bytes] = (),
+        client_crl: Sequence[bytes] = ...,
         client_certificate: str = "none",
         tickets: TicketSecret | None = None,
     ) -> Self:
