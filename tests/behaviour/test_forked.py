@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
 
-from support.server import Start
+from support.server import APPLICATIONS, Server, Start
+from support.waiting import wait_until
 
 CASES = [
     ("native.py", "plain", ()),
@@ -66,3 +68,56 @@ def test_term_ends_a_process_that_a_handler_has_forked(start: Start, loop: str) 
     assert server.workers() == before
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_port_is_closed_although_a_forked_process_has_it(start: Start, workers: str) -> None:
+    server = start("forking/native.py", "--workers", workers)
+    with server.connect() as client:
+        kept = int(client.get("/kept").content)
+    try:
+        server.signal(signal.SIGTERM)
+        assert server.process.wait(timeout=20) == 0  # its standard error stays open
+        with pytest.raises(ConnectionRefusedError):
+            server.connect()
+        _, port = server.address
+        again = start("forking/native.py", "--port", str(port))
+        with again.connect() as client:
+            assert client.get("/hello").content == b"hello"
+    finally:
+        os.kill(kept, signal.SIGKILL)
+
+
+AS_INIT = """
+import ctypes, os
+from bolide.server import supervisor
+
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+supervisor.INIT_PID = os.getpid()
+from bolide.cli import main
+main()
+"""
+
+
+class Init(Server):
+    """A server that gets the processes whose parents have ended, as the first of a container."""
+
+    program = ("-c", AS_INIT, "serve")
+
+
+def test_the_first_process_of_a_container_reaps_orphans() -> None:
+    server = Init(["forking/native.py", "--port", "0", "--workers", "2"], APPLICATIONS)
+    try:
+        server.wait_ready()
+        workers = server.workers()
+        with server.connect() as client:
+            orphans = [int(client.get("/orphan").content) for _ in range(5)]
+        wait_until(lambda: server.workers() == workers)
+        assert not any(os.path.exists(f"/proc/{pid}") for pid in orphans)
+        os.kill(workers[0], signal.SIGKILL)
+        server.wait_line("signal SIGKILL; the next one starts")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    finally:
+        server.close()

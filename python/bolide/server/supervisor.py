@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -47,6 +47,10 @@ EXIT_CUT_SHORT = 1
 ONE_STOP_S = 0.5
 """Signals within this time are one stop: a terminal and the program that runs the server both send
 one, as does timeout(1) alone."""
+REFUSE_AGAIN_S = 0.02
+"""How often, during a stop, it is checked whether the workers have accepted all connections."""
+INIT_PID = 1
+"""The process that gets the children of those that end, such as a container's first one."""
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
 """How a worker may end during a stop without a log line: as requested, or killed by us."""
 IGNORED_SIGNALS = (
@@ -98,12 +102,15 @@ class Supervisor:
         self._slots = [Slot(number + 1) for number in range(settings.workers)]
         self._selector = selectors.PollSelector()  # no descriptor that a worker would inherit
         self._exit_code = 0
+        self._ends_process = False
         self._failure: Error | None = None
         self._is_announced = False
         self._slow_from: float | None = None
         """When the first start is reported as slow."""
         self._deadline: float | None = None
         """The end of the graceful time, once stopping has started."""
+        self._refuse_due: float | None = None
+        """When the listeners that are still open are looked at again, during a stop."""
         self._second_from = 0.0
         """When a signal to stop is a second one."""
         capacity.raise_descriptor_limit(settings)
@@ -142,6 +149,7 @@ class Supervisor:
             ConfigError: the first start failed because of a user's mistake.
             StartupError: it failed in the application's startup, or the worker died.
         """
+        self._ends_process = ends_process
         child.flush_output()  # otherwise each worker would have a copy
         with self._signals(ends_process=ends_process) as self._signal_fds:
             self._selector.register(self._signal_fds[0], selectors.EVENT_READ)
@@ -161,8 +169,9 @@ class Supervisor:
         return self._exit_code
 
     def _close(self) -> None:
-        listener.close_all(self._listeners)
-        listener.close_all(self._redirecting)
+        for each in (*self._listeners, *self._redirecting):
+            each.remove()
+            each.refuse()
         own_log_fd = self._job.access_log_fd
         for fd in (self._job.lifeline_fd, self._lifeline_write_fd, own_log_fd):
             if fd is not None:
@@ -179,7 +188,8 @@ class Supervisor:
 
     def _wait_s(self) -> float | None:
         times = [slot.due for slot in self._slots if slot.due is not None]
-        times += [each for each in (self._deadline, self._slow_from) if each is not None]
+        others = (self._deadline, self._slow_from, self._refuse_due)
+        times += [each for each in others if each is not None]
         if self._certificates is not None and self._deadline is None:
             times.append(self._certificates.next_look)
         wait_s = max(0.0, min(times) - time.monotonic()) if times else None
@@ -200,6 +210,8 @@ class Supervisor:
                 remedy = 'put the call under `if __name__ == "__main__":`'
                 text = "still importing or starting %s: if it calls app.run(), %s"
                 logger.warning(text, self._name, remedy)
+        if self._refuse_due is not None and self._refuse_due <= now:
+            self._refuse(now)
         if self._deadline is not None and self._deadline <= now and self._living():
             logger.warning("the graceful time is over; killing %d worker(s)", len(self._living()))
             self._exit_code = EXIT_CUT_SHORT
@@ -302,6 +314,17 @@ class Supervisor:
                 self._selector.unregister(ended.report_fd)
             os.close(ended.report_fd)
             self._replace(slot, ended, how)
+        if self._ends_process and os.getpid() == INIT_PID:
+            self._reap_orphans()
+
+    def _reap_orphans(self) -> None:
+        """Reap processes whose parents have ended: the command has no children but its workers."""
+        workers = {each.pid for each in self._living()}
+        with suppress(ChildProcessError):
+            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if found.si_pid in workers:
+                    return  # its own SIGCHLD follows
+                os.waitpid(found.si_pid, 0)
 
     def _replace(self, slot: Slot, ended: child.Child, how: str) -> None:
         """Decide what follows the exit of a worker."""
@@ -360,8 +383,25 @@ class Supervisor:
         for slot in self._slots:
             slot.due = None
         self._kill_all(number)  # before anything that may fail
-        listener.close_all(self._listeners)
-        listener.close_all(self._redirecting)
+        for listeners in (self._listeners, self._redirecting):
+            for each in list(listeners):
+                each.remove()
+                # A process that the application has forked may have the socket. It is shut in all
+                # of them, as soon as the workers have accepted what waits in it.
+                if each.inode is not None or not each.admit_no_more():
+                    each.close()
+                    listeners.remove(each)
+        self._refuse_due = now + REFUSE_AGAIN_S
+
+    def _refuse(self, now: float) -> None:
+        """Shut the listeners in which no connection waits any more."""
+        for listeners in (self._listeners, self._redirecting):
+            for each in list(listeners):
+                if not each.has_waiting:
+                    each.refuse()
+                    listeners.remove(each)
+        is_over = not self._listeners and not self._redirecting
+        self._refuse_due = None if is_over else now + REFUSE_AGAIN_S
 
     def _kill_all(self, number: signal.Signals) -> None:
         for each in self._living():

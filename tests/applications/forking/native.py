@@ -119,6 +119,32 @@ def pool(request: Any) -> str:
         return str(workers.map(abs, [-1, -2]))
 
 
+@app.get("/kept")
+def kept(request: Any) -> str:
+    """Fork a process that lives on, with everything it has inherited; return its id."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    return str(child)
+
+
+@app.get("/orphan")
+def orphan(request: Any) -> str:
+    """Start a process that ends after its parent has; return its id."""
+    ours, theirs = os.pipe()
+    if (child := os.fork()) == 0:
+        if (orphan := os.fork()) == 0:
+            os.close(ours)
+            os._exit(0)
+        os.write(theirs, b"%d" % orphan)
+        os._exit(0)
+    os.close(theirs)
+    os.waitpid(child, 0)
+    with open(ours) as stream:
+        return stream.read()
+
+
 @app.get("/hello")
 def hello(request: Any) -> str:
     """Respond."""
