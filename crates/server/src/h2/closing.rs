@@ -41,7 +41,17 @@ impl H2 {
                 self.remember(id, window);
             }
         }
-        self.count_reset(turn);
+        if violation.code != ErrorCode::REFUSED_STREAM || self.knows_better(turn) {
+            self.count_reset(turn);
+        } else if let Err(violation) = self.count_idle(turn) {
+            self.fail(turn, violation);
+        }
+    }
+
+    /// Whether a client that opens a stream which is refused knows that it would be. It does not before it has seen the limit, nor when this
+    /// side leaves or has no memory: such streams are not its resets.
+    fn knows_better<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
+        self.settings_are_acknowledged && self.leaving == Leaving::No && !self.has_place(turn)
     }
 
     /// The client resets a stream: its handler is cancelled.

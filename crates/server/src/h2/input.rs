@@ -206,7 +206,7 @@ impl H2 {
                 self.pong(turn, data);
             }
             Frame::WindowUpdate { stream, increment } => {
-                self.count_idle(turn)?;
+                self.count_window_update(turn)?;
                 self.open_window(stream, increment)?;
             }
             Frame::GoAway { .. } => {
@@ -245,13 +245,12 @@ impl H2 {
     /// Counts a frame that is not progress.
     pub(super) fn count_idle<A: App>(&mut self, turn: &Turn<'_, A>) -> Result<(), Violation> {
         let (limits, now_ms) = (&turn.context.limits, turn.now_ms());
-        match self.flood.idle_frame(limits, now_ms) {
-            true => Ok(()),
-            false => Err(Violation::of_connection(
-                ErrorCode::ENHANCE_YOUR_CALM,
-                "too many frames without progress",
-            )),
-        }
+        calm(self.flood.idle_frame(limits, now_ms))
+    }
+
+    fn count_window_update<A: App>(&mut self, turn: &Turn<'_, A>) -> Result<(), Violation> {
+        let (limits, now_ms) = (&turn.context.limits, turn.now_ms());
+        calm(self.flood.window_update(limits, now_ms))
     }
 
     /// The first fragment of a header block that is not complete.
@@ -363,6 +362,17 @@ impl H2 {
             .send_window
             .change(increment)
             .map_err(|_| Violation::of_stream(id, ErrorCode::FLOW_CONTROL_ERROR, reason))
+    }
+}
+
+/// Ends the connection unless the number of frames without progress is allowed.
+fn calm(is_allowed: bool) -> Result<(), Violation> {
+    match is_allowed {
+        true => Ok(()),
+        false => Err(Violation::of_connection(
+            ErrorCode::ENHANCE_YOUR_CALM,
+            "too many frames without progress",
+        )),
     }
 }
 

@@ -180,6 +180,7 @@ impl H2 {
                 stream.note_sent(count);
                 stream.send_window.use_up(count);
                 self.send_window.use_up(count);
+                self.flood.sent(count);
                 self.flood.progress();
                 stream.earn(count, &turn.context.timeouts, turn.context.clock.now_ms());
                 if !stream.has_unsent() && stream.end() == End::Content {
@@ -300,6 +301,7 @@ impl H2 {
         }
         stream.send_window.use_up(count);
         self.send_window.use_up(count);
+        self.flood.sent(count);
         self.flood.progress();
         stream.earn(count, &turn.context.timeouts, turn.context.clock.now_ms());
         if let Some(record) = &mut stream.exchange.record {

@@ -123,7 +123,7 @@ impl H2 {
 
     /// Whether one more stream may be opened. A client may reset as many as are allowed and open others, before the handlers notice it.
     #[inline]
-    fn has_place<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
+    pub(super) fn has_place<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
         let limits = &turn.context.limits;
         let places = limits.h2_streams_max;
         let running_max = places.saturating_add(limits.h2_resets_max);
@@ -286,6 +286,7 @@ impl H2 {
         let context = &mut *turn.context;
         let frames = &context.responder.frames;
         self.send_window.use_up(frames.framed_bytes);
+        self.flood.sent(frames.framed_bytes);
         let is_over = outcome == Ok(Outcome::Responded) && frames.has_ended;
         if is_over && new.is_last && context.responder.is_usual {
             self.idle_since_ms = context.clock.now_ms();

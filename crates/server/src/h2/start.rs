@@ -136,8 +136,9 @@ impl H2 {
         };
         let id = stream.exchange.id;
         let outcome = self.call_application(turn, new, (head, content), id);
-        self.send_window
-            .use_up(turn.context.responder.frames.framed_bytes);
+        let framed_bytes = turn.context.responder.frames.framed_bytes;
+        self.send_window.use_up(framed_bytes);
+        self.flood.sent(framed_bytes);
         self.called(turn, new, (head, content), id, outcome);
         if !is_complete
             && let Some(index) = self.index_of(stream.id)
