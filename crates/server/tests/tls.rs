@@ -416,6 +416,23 @@ fn response_after_ms(server: &mut Server, now_ms: &AtomicU64, client: &mut Clien
 }
 
 #[test]
+fn clients_that_are_gone_do_not_wait_for_a_place() {
+    let mut server = Server::with(|config| config.limits.tls_handshakes_max = 1);
+    let mut clients = [0; 5].map(|_| Client::connect(&mut server));
+    for client in &mut clients {
+        client.tls.push(&client.socket);
+        server.settle();
+    }
+    let [first, second, third, fourth, mut last] = clients;
+    drop([second, third, fourth]);
+    server.settle();
+    assert_eq!(server.worker.open_connections().load(Ordering::Relaxed), 2);
+    // The place of one that is gone is free at once.
+    drop(first);
+    last.shake_hands(&mut server);
+}
+
+#[test]
 fn a_client_waits_for_a_place_and_one_that_keeps_it_for_long_loses_it() {
     let (mut server, now_ms) = Server::with_manual_clock(|config| {
         config.limits.tls_handshakes_max = 2;

@@ -63,14 +63,16 @@ impl<A: App> Worker<A> {
                 break;
             }
         }
-        let waiting = &mut self.handshakes.waiting;
-        if waiting.len() > 2 * self.connections.len() {
-            // Most of them are closed.
-            let connections = &self.connections;
-            waiting.retain(|id| {
-                let connection = connections.get(id.key as usize);
-                connection.is_some_and(|it| it.id() == *id)
-            });
+        let Handshakes { due, waiting } = &mut self.handshakes;
+        for queue in [due, waiting] {
+            if queue.len() > 2 * self.connections.len() {
+                // Most of them are closed.
+                let connections = &self.connections;
+                queue.retain(|id| {
+                    let connection = connections.get(id.key as usize);
+                    connection.is_some_and(|it| it.id() == *id)
+                });
+            }
         }
         self.context.handshakes.awaited = self.handshakes.waiting.len() as u64;
     }

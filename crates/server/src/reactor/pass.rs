@@ -217,6 +217,10 @@ impl<A: App> Worker<A> {
         if let Some(connection) = self.connections.get_mut(key)
             && connection.handshake().is_some()
         {
+            if event.is_hung_up() {
+                // No step can complete it. Waiting for its turn, it would only keep its descriptor.
+                return self.close(key, Fate::Close);
+            }
             if connection.asks_turn() {
                 self.handshakes.add(&mut self.context, connection.id());
             }
