@@ -475,3 +475,19 @@ fn a_first_line_that_names_no_version_of_http1_is_an_invalid_preface() {
         assert_eq!(response.status, status, "{line}");
     }
 }
+
+#[test]
+fn a_part_is_sent_before_the_reset_that_follows_it() {
+    let mut it = Connected::new();
+    let stream = it.client.open("GET", "/later", true);
+    it.settle();
+    let id = it.server.exchange("/later");
+    it.server.post(id, Command::Begin(response(200, "")));
+    it.server.post(id, Command::Write(b"part".to_vec()));
+    it.server.post(id, Command::Fail);
+    it.settle();
+    let arrived = &it.client.streams[&stream];
+    let content = arrived.content.as_slice();
+    assert_eq!((arrived.status, content), (200, &b"part"[..]));
+    assert_eq!(arrived.reset, Some(ErrorCode::INTERNAL_ERROR));
+}
