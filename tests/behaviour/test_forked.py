@@ -70,24 +70,6 @@ def test_term_ends_a_process_that_a_handler_has_forked(start: Start, loop: str) 
     assert server.wait() == 0
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_the_port_is_closed_although_a_forked_process_has_it(start: Start, workers: str) -> None:
-    server = start("forking/native.py", "--workers", workers)
-    with server.connect() as client:
-        kept = int(client.get("/kept").content)
-    try:
-        server.signal(signal.SIGTERM)
-        assert server.process.wait(timeout=20) == 0  # its standard error stays open
-        with pytest.raises(ConnectionRefusedError):
-            server.connect()
-        _, port = server.address
-        again = start("forking/native.py", "--port", str(port))
-        with again.connect() as client:
-            assert client.get("/hello").content == b"hello"
-    finally:
-        os.kill(kept, signal.SIGKILL)
-
-
 AS_INIT = """
 import ctypes, os
 from bolide.server import supervisor

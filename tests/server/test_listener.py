@@ -1,6 +1,5 @@
 """When an address is taken, and from when on clients can connect to it."""
 
-import errno
 import os
 import signal
 import socket
@@ -204,27 +203,3 @@ def test_a_path_where_no_socket_can_be(
     with pytest.raises(ConfigError) as caught:
         listener.open_all([Address(path=path)])
     assert str(caught.value) == f"cannot listen on unix:{path}: {why.format(tmp_path)}"
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_listener_that_admits_no_more_keeps_those_that_wait(host: str) -> None:
-    [opened] = listener.open_all([Address(host, 0)])
-    opened.listen(16)
-    where = (host, opened.address.port)
-    held = os.dup(opened.socket.fileno())  # as by a process that was forked
-    try:
-        with socket.create_connection(where) as first, socket.socket(opened.socket.family) as later:
-            assert opened.admit_no_more()
-            later.setblocking(False)
-            assert later.connect_ex(where) == errno.EINPROGRESS
-            assert opened.has_waiting
-            with opened.socket.accept()[0] as accepted:
-                assert not opened.has_waiting
-                opened.refuse()
-                first.sendall(b"still connected")
-                assert accepted.recv(100) == b"still connected"
-            later.setblocking(True)
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(where)
-    finally:
-        os.close(held)

@@ -104,7 +104,7 @@ def test_a_startup_hook_raises_with_a_long_text(tmp_path: Path) -> None:
 
 def test_fifo_without_a_writer_as_the_configuration(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "settings.toml")
-    error = "cannot read the configuration file settings.toml: it is not a regular file"
+    error = "cannot read the configuration file settings.toml: it is a FIFO"
     assert serve(tmp_path, "--config", "settings.toml") == (2, f"bolide: error: {error}\n")
 
 

@@ -34,7 +34,9 @@ def test_serves_and_ends_with_zero(start: Start, workers: str) -> None:
 
 
 def test_says_how_much_a_peer_can_make_a_connection_hold(start: Start) -> None:
-    server = start("basic.py", "--body-bytes-max", "1048576", "--connections-max", "1000")
+    limits = ("--body-bytes-max", "--websocket-message-bytes-max")
+    each = [argument for limit in limits for argument in (limit, "1048576")]
+    server = start("basic.py", *each, "--connections-max", "1000")
     assert re.search(
         r"a connection can use at most 2\.\d+ MiB of its worker's memory$",
         server.errors,

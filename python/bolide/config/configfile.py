@@ -31,10 +31,8 @@ def _section(path: Path) -> tuple[str, Mapping[str, Any]]:
     import tomllib
 
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would wait for a writer
-            raise ConfigError(
-                f"cannot read the configuration file {path}: it is not a regular file"
-            )
+        if stat.S_ISFIFO(path.stat().st_mode):  # opening it would wait for a writer
+            raise ConfigError(f"cannot read the configuration file {path}: it is a FIFO")
         with path.open("rb") as file:
             document = tomllib.load(file)
     except OSError as error:

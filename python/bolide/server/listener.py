@@ -7,15 +7,11 @@ start only; when a worker is replaced, the socket keeps listening, and clients w
 
 from __future__ import annotations
 
-import array
 import errno
 import os
-import select
 import socket
 import stat
-import struct
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,15 +28,6 @@ NOT_LISTENING = "00000000"
 UNCONNECTED = "01"
 
 
-SO_ATTACH_FILTER = 26
-"""Has a program decide how much of a packet is received (socket(7)); Python has no name for it."""
-DROP_SYN = (
-    (0x30, 0, 0, 13),  # load the byte of a segment's flags
-    (0x45, 0, 1, 0x02),  # if SYN is not set, skip the next
-    (0x06, 0, 0, 0),  # receive nothing of it
-    (0x06, 0, 0, 0xFFFF),  # receive all of it
-)
-"""Such a program (struct sock_filter): handshakes that have begun complete, and none begins."""
 NAME_BYTES_MAX = 107
 """Bytes of a UNIX socket's name; a zero follows (sun_path of unix(7))."""
 
@@ -81,38 +68,6 @@ class Listener:
     def close(self) -> None:
         """Close this process's descriptor; the socket listens on while another process has one."""
         self.socket.close()
-
-    def admit_no_more(self) -> bool:
-        """Let no client connect, but keep those that wait to be accepted; return whether it can.
-
-        Their requests to connect are dropped. They repeat them, and `refuse` refuses those.
-        """
-        program = array.array("B", b"".join(struct.pack("HBBI", *each) for each in DROP_SYN))
-        address, _ = program.buffer_info()
-        try:
-            option = struct.pack("HP", len(DROP_SYN), address)
-            self.socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, option)
-        except OSError:  # another kernel
-            return False
-        return True
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether a connection waits to be accepted."""
-        poller = select.poll()
-        poller.register(self.socket, select.POLLIN)
-        return any(events == select.POLLIN for _, events in poller.poll(0))
-
-    def refuse(self) -> None:
-        """Close the socket in every process that has it, and reset connections that wait in it.
-
-        A process that the application forked may have it, and live longer than the server. Clients
-        of a UNIX socket do not find it without its file.
-        """
-        if self.inode is None:
-            with suppress(OSError):  # it has never listened
-                self.socket.shutdown(socket.SHUT_RDWR)
-        self.close()
 
     def remove(self) -> None:
         """Remove the file of a UNIX socket, unless it has been replaced by another.

@@ -47,8 +47,6 @@ EXIT_CUT_SHORT = 1
 ONE_STOP_S = 0.5
 """Signals within this time are one stop: a terminal and the program that runs the server both send
 one, as does timeout(1) alone."""
-REFUSE_AGAIN_S = 0.02
-"""How often, during a stop, it is checked whether the workers have accepted all connections."""
 INIT_PID = 1
 """The process that gets the children of those that end, such as a container's first one."""
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
@@ -109,8 +107,6 @@ class Supervisor:
         """When the first start is reported as slow."""
         self._deadline: float | None = None
         """The end of the graceful time, once stopping has started."""
-        self._refuse_due: float | None = None
-        """When the listeners that are still open are looked at again, during a stop."""
         self._second_from = 0.0
         """When a signal to stop is a second one."""
         capacity.raise_descriptor_limit(settings)
@@ -169,9 +165,8 @@ class Supervisor:
         return self._exit_code
 
     def _close(self) -> None:
-        for each in (*self._listeners, *self._redirecting):
-            each.remove()
-            each.refuse()
+        listener.close_all(self._listeners)
+        listener.close_all(self._redirecting)
         own_log_fd = self._job.access_log_fd
         for fd in (self._job.lifeline_fd, self._lifeline_write_fd, own_log_fd):
             if fd is not None:
@@ -188,8 +183,7 @@ class Supervisor:
 
     def _wait_s(self) -> float | None:
         times = [slot.due for slot in self._slots if slot.due is not None]
-        others = (self._deadline, self._slow_from, self._refuse_due)
-        times += [each for each in others if each is not None]
+        times += [each for each in (self._deadline, self._slow_from) if each is not None]
         if self._certificates is not None and self._deadline is None:
             times.append(self._certificates.next_look)
         wait_s = max(0.0, min(times) - time.monotonic()) if times else None
@@ -210,8 +204,6 @@ class Supervisor:
                 remedy = 'put the call under `if __name__ == "__main__":`'
                 text = "still importing or starting %s: if it calls app.run(), %s"
                 logger.warning(text, self._name, remedy)
-        if self._refuse_due is not None and self._refuse_due <= now:
-            self._refuse(now)
         if self._deadline is not None and self._deadline <= now and self._living():
             logger.warning("the graceful time is over; killing %d worker(s)", len(self._living()))
             self._exit_code = EXIT_CUT_SHORT
@@ -383,25 +375,8 @@ class Supervisor:
         for slot in self._slots:
             slot.due = None
         self._kill_all(number)  # before anything that may fail
-        for listeners in (self._listeners, self._redirecting):
-            for each in list(listeners):
-                each.remove()
-                # A process that the application has forked may have the socket. It is shut in all
-                # of them, as soon as the workers have accepted what waits in it.
-                if each.inode is not None or not each.admit_no_more():
-                    each.close()
-                    listeners.remove(each)
-        self._refuse_due = now + REFUSE_AGAIN_S
-
-    def _refuse(self, now: float) -> None:
-        """Shut the listeners in which no connection waits any more."""
-        for listeners in (self._listeners, self._redirecting):
-            for each in list(listeners):
-                if not each.has_waiting:
-                    each.refuse()
-                    listeners.remove(each)
-        is_over = not self._listeners and not self._redirecting
-        self._refuse_due = None if is_over else now + REFUSE_AGAIN_S
+        listener.close_all(self._listeners)
+        listener.close_all(self._redirecting)
 
     def _kill_all(self, number: signal.Signals) -> None:
         for each in self._living():

@@ -119,16 +119,6 @@ def pool(request: Any) -> str:
         return str(workers.map(abs, [-1, -2]))
 
 
-@app.get("/kept")
-def kept(request: Any) -> str:
-    """Fork a process that lives on, with everything it has inherited; return its id."""
-    child = os.fork()
-    if child == 0:
-        time.sleep(60)
-        os._exit(0)
-    return str(child)
-
-
 @app.get("/orphan")
 def orphan(request: Any) -> str:
     """Start a process that ends after its parent has; return its id."""
