@@ -1,7 +1,9 @@
 //! The opening handshake (RFC 6455 4).
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::{PAD, STANDARD};
 
 use crate::field::{field_lines, list_members};
 use crate::framing::BodyLength;
@@ -14,6 +16,12 @@ pub const VERSION: &[u8] = b"13";
 
 /// What a server appends to the key (RFC 6455 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Reads keys. The last character of a key has four bits that mean nothing, which some clients (and the example of RFC 6455 4.1) set.
+const KEYS: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    PAD.with_decode_allow_trailing_bits(true),
+);
 
 /// The octets of a Sec-WebSocket-Accept value.
 pub const ACCEPT_BYTES: usize = 28;
@@ -88,7 +96,7 @@ pub fn check_upgrade(head: &RequestHead<'_>) -> Result<[u8; ACCEPT_BYTES], Refus
     }
     let key = check_fields(head.field_section)?.ok_or(Refusal::KeyMissing)?;
     let mut octets = [0; 18];
-    match STANDARD.decode_slice(key, &mut octets) {
+    match KEYS.decode_slice(key, &mut octets) {
         Ok(16) => Ok(accept_value(key)),
         _ => Err(Refusal::KeyInvalid),
     }
