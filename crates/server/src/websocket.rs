@@ -284,6 +284,18 @@ impl WebSocket {
         self.note_written(context, written);
     }
 
+    /// Whether a published frame of `frame_bytes` is within the limit, or is the only one. `unsent_bytes` wait for the socket already.
+    pub(crate) fn has_room_for(
+        &self,
+        context: &Context,
+        frame_bytes: usize,
+        unsent_bytes: usize,
+    ) -> bool {
+        let queued_bytes = unsent_bytes + self.outgoing.unsent_bytes() + frame_bytes;
+        queued_bytes as u64 <= context.limits.websocket_queued_bytes_max
+            || queued_bytes == frame_bytes
+    }
+
     /// Sends a frame that other subscribers of its topic receive too. `unsent_bytes` wait for the socket already.
     pub(crate) fn publish<A: App>(
         &mut self,
@@ -294,9 +306,7 @@ impl WebSocket {
         if self.state != State::Open {
             return;
         }
-        let queued_bytes = unsent_bytes + self.outgoing.unsent_bytes() + frame.len();
-        let bytes_max = turn.context.limits.websocket_queued_bytes_max;
-        if queued_bytes as u64 > bytes_max && queued_bytes > frame.len() {
+        if !self.has_room_for(turn.context, frame.len(), unsent_bytes) {
             return self.close_slow(turn);
         }
         let pushed = self.outgoing.push_shared(frame);

@@ -40,6 +40,25 @@ impl Connection {
         }
     }
 
+    /// Whether the WebSocket `id` may be sent a published frame of `frame_bytes` before others have left.
+    pub(crate) fn has_room_for(
+        &self,
+        context: &Context,
+        id: ExchangeId,
+        frame_bytes: usize,
+    ) -> bool {
+        match &self.phase {
+            Phase::WebSocket(upgraded) if upgraded.websocket.id == id => {
+                let unsent_bytes = self.link.unsent_bytes();
+                upgraded
+                    .websocket
+                    .has_room_for(context, frame_bytes, unsent_bytes)
+            }
+            Phase::H2(h2) => h2.has_room_for(context, id, frame_bytes, self.link.unsent_bytes()),
+            _ => true,
+        }
+    }
+
     /// Sends a frame to the WebSocket `id`, which subscribes to its topic.
     pub(crate) fn publish<A: App>(
         &mut self,

@@ -339,6 +339,27 @@ impl H2 {
         }
     }
 
+    /// Whether the WebSocket `id` may be sent a published frame of `frame_bytes`; `link_bytes` wait for the socket.
+    pub(crate) fn has_room_for(
+        &self,
+        context: &Context,
+        id: ExchangeId,
+        frame_bytes: usize,
+        link_bytes: usize,
+    ) -> bool {
+        let index = self.index_of_exchange(id);
+        let stream = index.and_then(|index| self.streams.get(index));
+        stream.is_none_or(|stream| {
+            let unsent_bytes = stream.unsent_bytes() + link_bytes;
+            match stream.carried.as_deref() {
+                Some(Carried::Open { websocket, .. }) => {
+                    websocket.has_room_for(context, frame_bytes, unsent_bytes)
+                }
+                Some(Carried::Offered { .. }) | None => true,
+            }
+        })
+    }
+
     /// Sends a frame that other subscribers of its topic receive too.
     pub(crate) fn publish<A: App>(
         &mut self,

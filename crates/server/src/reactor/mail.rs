@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::{Worker, panicked};
 use crate::app::App;
 use crate::connection::Connection;
-use crate::id::ConnectionId;
+use crate::id::{ConnectionId, ExchangeId};
 use crate::link::Fate;
 use crate::mailbox::{Mail, Publication};
 
@@ -19,6 +19,8 @@ impl<A: App> Worker<A> {
         if !self.postponed.is_empty() {
             self.notify();
         }
+        // The event loop may have run for long since the last event. All rounds share one duration.
+        let began_ms = self.context.clock.tick();
         for _ in 0..MAILS_PER_PASS {
             let mut mail = std::mem::take(&mut self.mail);
             self.context.mailbox.take(&mut mail);
@@ -26,8 +28,7 @@ impl<A: App> Worker<A> {
                 self.mail = mail;
                 return false;
             }
-            // The event loop may have run for long since the last event.
-            let began_ms = self.context.clock.tick();
+            self.context.clock.tick();
             for mail in mail.drain(..) {
                 let (id, command) = match mail {
                     Mail::Command(id, command) => (id, command),
@@ -85,6 +86,7 @@ impl<A: App> Worker<A> {
         while let Some((slot, id)) = self.context.websockets.topics.next(topic, from) {
             from = slot + 1;
             let key = id.connection() as usize;
+            self.make_room(key, id, publication.frame.len());
             let Some(connection) = self.connections.get_mut(key) else {
                 continue;
             };
@@ -92,12 +94,26 @@ impl<A: App> Worker<A> {
             let publish =
                 AssertUnwindSafe(|| connection.publish(context, app, id, &publication.frame));
             let is_published = catch_unwind(publish).is_ok();
-            self.touched.push(connection.id());
+            if self.touched.last() != Some(&connection.id()) {
+                self.touched.push(connection.id());
+            }
             if !is_published {
                 self.with_connection(key, |connection, context, app, _| {
                     panicked(connection, context, app)
                 });
             }
+        }
+    }
+
+    /// Sends what a subscriber is owed if one more frame would exceed its limit: what was published in a burst had no chance to leave.
+    #[inline]
+    fn make_room(&mut self, key: usize, id: ExchangeId, frame_bytes: usize) {
+        let context = &self.context;
+        let connection = self.connections.get(key);
+        if connection.is_some_and(|it| !it.has_room_for(context, id, frame_bytes)) {
+            self.with_connection(key, |connection, context, app, _| {
+                connection.send_written(context, app)
+            });
         }
     }
 

@@ -385,6 +385,21 @@ fn a_published_message_reaches_the_subscribers_of_its_topic() {
 }
 
 #[test]
+fn a_burst_above_the_limit_reaches_a_subscriber_whose_socket_takes_it() {
+    let mut server = Server::with(|config| config.limits.websocket_queued_bytes_max = 10_000);
+    let mut client = server.open("/ws/sub/a");
+    let content = "x".repeat(1000);
+    for _ in 0..50 {
+        server.publish("a", &content);
+    }
+    server.settle();
+    assert_eq!(server.closed("/ws/sub/a"), None);
+    for _ in 0..50 {
+        assert_eq!(server.next_text(&mut client), content);
+    }
+}
+
+#[test]
 fn a_subscriber_that_does_not_read_is_closed_and_holds_a_bounded_share() {
     let mut server = Server::with(|config| config.limits.websocket_queued_bytes_max = 100_000);
     let mut slow = server.open("/ws/sub/a");
