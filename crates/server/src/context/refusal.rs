@@ -212,7 +212,7 @@ impl Refusal {
         }
         if status == UPGRADE {
             return format!(
-                "{count} request{plural} asked for WebSocket, which Bolide does not serve yet, and {were} served as plain HTTP"
+                "{count} request{plural} asked for WebSocket, which the application does not serve, and {were} served as plain HTTP"
             );
         }
         if status == HTTP2 {
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(
             refusals.take(0, &limits),
             [
-                "1 request asked for WebSocket, which Bolide does not serve yet, and was served as plain HTTP"
+                "1 request asked for WebSocket, which the application does not serve, and was served as plain HTTP"
             ]
         );
         refusals.add_websocket();
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(
             refusals.take(PAUSE_MS, &limits),
             [
-                "2 requests asked for WebSocket, which Bolide does not serve yet, and were served as plain HTTP"
+                "2 requests asked for WebSocket, which the application does not serve, and were served as plain HTTP"
             ]
         );
     }
