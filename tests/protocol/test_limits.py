@@ -67,8 +67,9 @@ def test_a_request_for_websocket_is_served_as_a_plain_one_and_logged(
             client.send(head.format(protocol).encode())
             assert client.read().status == 200
     server.wait_line(
-        r"WARN  bolide\.error: 1 request asked for WebSocket, which the application does not serve, "
-        r"and was served as plain HTTP$"
+        r"WARN  bolide\.error: 1 request asked for WebSocket, "
+        r"which the application does not serve, and "
+        r"was served as plain HTTP$"
     )
 
 
