@@ -79,7 +79,7 @@ def test_34_the_handshake_waits_for_the_application(
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("close", 403), ("raise", 500), ("return", 403), ("send", 403)],
+    [("close", 403), ("errors", 403), ("raise", 500), ("return", 403), ("send", 403)],
 )
 def test_35_an_application_that_does_not_accept(
     socket: WebSocket, seen: Seen, path: str, status: int

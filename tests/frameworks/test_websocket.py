@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,17 @@ def test_a_refusal(server: Server, socket: WebSocket, path: str, status: int) ->
     socket.send(handshake(path))
     reply = socket.read()
     assert reply.status in (status, 403)  # not every framework uses a response of its own
+
+
+def test_parameters_that_fastapi_refuses(start: Start) -> None:
+    server = start("sockets_on_fastapi.py", cwd=Path(__file__).with_name("applications"))
+    with connect(server) as socket:
+        socket.send(handshake("/echo/you"))  # without q
+        reply = socket.read()
+    assert (reply.status, reply.content) == (403, b"")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "Traceback" not in server.errors
 
 
 def test_a_handler_that_raises(socket: WebSocket) -> None:

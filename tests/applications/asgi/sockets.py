@@ -73,6 +73,8 @@ async def before(scope: Any, receive: Receive, send: Send) -> None:
         case "close":
             await send({"type": "websocket.close", "code": 4001})
             kinds.seen["after refusal"] = await receive()
+        case "errors":
+            await send({"type": "websocket.close", "code": 999, "reason": [{"loc": "q"}]})
         case "raise":
             raise RuntimeError("before accept")
         case "return":

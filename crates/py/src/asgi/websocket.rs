@@ -1,4 +1,4 @@
-//! ASGI applications' WebSockets (specification 2.5, protocol "websocket").
+//! ASGI applications' WebSockets (specification 2.3, protocol "websocket").
 //!
 //! | file | contents |
 //! | --- | --- |

@@ -108,16 +108,16 @@ impl SocketCall {
         }
     }
 
+    /// Before the acceptance it refuses the handshake. A response has neither code nor reason, so these are not read: FastAPI sends a list
+    /// of errors as the reason then.
     fn close(&self, message: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = message.py();
-        let (code, reason) = read_close(message)?;
-        match self.socket.phase(py)? {
-            Phase::Offered => {
-                self.complete_handshake(py, 403);
-                Ok(())
-            }
-            _ => self.socket.close(py, code, reason),
+        if self.socket.phase(py)? == Phase::Offered {
+            self.complete_handshake(py, 403);
+            return Ok(());
         }
+        let (code, reason) = read_close(message)?;
+        self.socket.close(py, code, reason)
     }
 }
 
