@@ -110,6 +110,23 @@ def test_an_acceptance_with_subprotocol_and_headers(socket: WebSocket) -> None:
     assert socket.frame() == text("the handshake of this WebSocket has its response already")
 
 
+@pytest.mark.parametrize("name", ["Accept", "Extensions", "Protocol", "Version"])
+def test_an_acceptance_cannot_set_fields_of_the_handshake(socket: WebSocket, name: str) -> None:
+    reply = socket.open(f"/accept/Sec-WebSocket-{name}")
+    assert not [value for _, value in reply.fields if value == "own"]
+    said = f"the server sets Sec-WebSocket-{name} itself; a subprotocol has its own argument"
+    assert socket.frame() == text(said)
+
+
+@pytest.mark.parametrize("name", ["Connection", "Upgrade"])
+def test_fields_of_the_connection_are_left_out_of_an_acceptance(
+    socket: WebSocket, name: str
+) -> None:
+    reply = socket.open(f"/accept/{name}")
+    values = [value for field, value in reply.fields if field.lower() == name.lower()]
+    assert values == [{"Connection": "Upgrade", "Upgrade": "websocket"}[name]]
+
+
 def test_a_rejection(server: Server, socket: WebSocket) -> None:
     socket.send(handshake("/reject"))
     reply = socket.read()

@@ -70,6 +70,15 @@ async def unoffered(ws: WebSocket) -> None:
     await ws.accept("none")
 
 
+@app.websocket("/accept/{name}")
+async def accept_with_field(ws: WebSocket, name: str) -> None:
+    try:
+        await ws.accept(headers={name: "own"})
+    except ValueError as error:
+        await ws.accept()
+        await ws.send(str(error))
+
+
 @app.websocket("/reject")
 async def reject(ws: WebSocket) -> None:
     await ws.reject(401, "who are you?", headers={"WWW-Authenticate": "Basic"})

@@ -15,7 +15,7 @@ use super::request::Request;
 use super::response::{Source, convert};
 use crate::ffi::{self, GilCell};
 use crate::run::awaitable::LoopTurn;
-use crate::run::websocket::{Form, Phase, Receiving, Socket};
+use crate::run::websocket::{Form, Phase, Receiving, Socket, is_of_handshake};
 
 /// A WebSocket as a handler sees it: the request of its handshake, and what happens after it.
 #[pyclass(extends = Request, subclass, frozen, module = "bolide._core")]
@@ -133,6 +133,13 @@ impl WebSocket {
             let name = subprotocol.unwrap_or_default();
             return Err(PyValueError::new_err(format!(
                 "the client does not offer the subprotocol {name:?}"
+            )));
+        }
+        if let Some((name, _)) = wire::field_lines(&fields).find(|(name, _)| is_of_handshake(name))
+        {
+            return Err(PyValueError::new_err(format!(
+                "the server sets {} itself; a subprotocol has its own argument",
+                name.escape_ascii()
             )));
         }
         let opening = Opening {

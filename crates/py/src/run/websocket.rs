@@ -32,6 +32,13 @@ pub(crate) fn prepare(py: Python<'_>) {
     ffi::step_directly::<Receiving>(py);
 }
 
+/// Whether a field belongs to the handshake, so that only the server sets it.
+pub(crate) fn is_of_handshake(name: &[u8]) -> bool {
+    const PREFIX: &[u8] = b"sec-websocket-";
+    name.get(..PREFIX.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
 impl Exchanges {
     /// The task in which a handler that has not ended runs, unless it has ended already.
     pub(crate) fn runs_in(&self, id: ExchangeId, task: Option<Py<PyAny>>) {

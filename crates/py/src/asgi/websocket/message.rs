@@ -9,6 +9,7 @@ use server::{CloseCode, Opening};
 use super::super::message::{for_each_header, push_line};
 use crate::ffi::{self, Key, Place};
 use crate::run::left_out::Ours;
+use crate::run::websocket::is_of_handshake;
 
 /// An event.
 pub(super) enum Event<'py> {
@@ -157,13 +158,6 @@ pub(super) fn read_accept(
         })?;
     }
     Ok((opening, ours))
-}
-
-/// Whether a field belongs to the handshake.
-pub(crate) fn is_of_handshake(name: &[u8]) -> bool {
-    const PREFIX: &[u8] = b"sec-websocket-";
-    name.get(..PREFIX.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
 /// Reads `websocket.close`: the code and the reason.
