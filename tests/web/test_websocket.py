@@ -1,7 +1,11 @@
 """WebSockets of a native application, with the test client."""
 
+import base64
+import hashlib
+import re
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,6 +13,10 @@ from bolide import App, TestClient, WebSocket, WebSocketClosed
 from bolide.errors import RegistrationError, SignatureError
 from bolide.web import foreign
 from bolide.web.testclient import WebSocketRefused
+from bolide.web.testsocket import TestSocket
+from support.waiting import wait_until
+
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 
 app = App()
 
@@ -61,6 +69,62 @@ def test_the_end_is_an_exception(client: TestClient) -> None:
         assert (caught.value.code, caught.value.reason) == (4001, "enough")
         with pytest.raises(WebSocketClosed):
             ws.send("late")
+
+
+def test_after_the_own_close_receiving_says_that_it_is_closed(client: TestClient) -> None:
+    with client.websocket("/echo/1") as ws:
+        ws.close(4002, "done")
+        for use in (ws.receive, lambda: ws.send("late")):
+            with pytest.raises(WebSocketClosed) as caught:
+                use()
+            assert (caught.value.code, caught.value.reason) == (4002, "done")
+
+
+def test_after_the_servers_close_every_use_has_its_code(client: TestClient) -> None:
+    with client.websocket("/end", params={"text": "t"}, cookies={"name": "n"}) as ws:
+        assert ws.receive() == "tn"
+        for use in (ws.receive, ws.receive, lambda: ws.send("late")):
+            with pytest.raises(WebSocketClosed) as caught:
+                use()
+            assert (caught.value.code, caught.value.reason) == (4001, "enough")
+
+
+class Counting(socket.socket):
+    """A socket that counts what it is asked for."""
+
+    receptions = 0
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        self.receptions += 1
+        return super().recv(bufsize, flags)
+
+
+@pytest.mark.parametrize("status", ["101 Switching Protocols", "403 Forbidden"])
+def test_a_head_in_parts_is_waited_for(status: str) -> None:
+    near, far = socket.socketpair()
+    sock = Counting(fileno=near.detach())
+
+    def respond() -> None:
+        key = re.search(rb"sec-websocket-key: (\S+)", far.recv(65_536))
+        assert key
+        digest = hashlib.sha1(key[1] + GUID, usedforsecurity=False).digest()
+        proof = base64.b64encode(digest).decode()
+        far.sendall(f"HTTP/1.1 {status}\r\n".encode())
+        wait_until(lambda: sock.receptions >= 2)  # it has the first part, and asks for more
+        content = "\x81\x02hi" if status.startswith("101") else "no"
+        fields = f"Sec-WebSocket-Accept: {proof}\r\nContent-Length: 2\r\n"
+        far.sendall(f"{fields}\r\n{content}".encode("latin-1"))
+
+    with far, sock, ThreadPoolExecutor(1) as pool:
+        responding = pool.submit(respond)
+        if status.startswith("101"):
+            assert TestSocket(sock, "/", {}).receive() == "hi"
+        else:
+            with pytest.raises(WebSocketRefused) as caught:
+                TestSocket(sock, "/", {})
+            assert (caught.value.result.status, caught.value.result.text) == (403, "no")
+        responding.result()
+        assert sock.receptions == 2
 
 
 def test_a_refusal_has_its_response(client: TestClient) -> None:

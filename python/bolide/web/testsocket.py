@@ -7,12 +7,13 @@ what the server must not do: the server's own tests do that.
 import base64
 import hashlib
 import http.client
+import io
 import os
 import socket
 import struct
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from bolide.errors import Error, WebSocketClosed
 from bolide.web.multidict import Headers
@@ -63,7 +64,8 @@ class TestSocket:
         """
         self._sock = sock
         self._arrived = b""
-        self._has_closed = False
+        self._end: tuple[int, str] | None = None
+        """Code and reason of the first close frame of either side."""
         key = base64.b64encode(os.urandom(16))
         lines = {
             "host": "testserver",
@@ -95,11 +97,10 @@ class TestSocket:
         """Send a message: text for a str, binary data for bytes.
 
         Raises:
-            WebSocketClosed: this side has closed it.
+            WebSocketClosed: either side has closed it.
             OSError: the connection has ended.
         """
-        if self._has_closed:
-            raise WebSocketClosed(_ABNORMAL, "closed by this side")
+        self._check_open()
         if isinstance(message, str):
             self._send_frame(_TEXT, message.encode())
         else:
@@ -109,9 +110,10 @@ class TestSocket:
         """Receive the next message.
 
         Raises:
-            WebSocketClosed: the server has closed it.
+            WebSocketClosed: either side has closed it.
             TimeoutError: nothing arrived in time.
         """
+        self._check_open()
         kind, parts = _CONTINUATION, b""
         while True:
             is_last, opcode, content = self._read_frame()
@@ -128,8 +130,8 @@ class TestSocket:
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close it, and wait until the server has closed its side; messages are dropped."""
         try:
-            if not self._has_closed:
-                self._has_closed = True
+            if self._end is None:
+                self._end = (code, reason)
                 self._send_frame(_CLOSE, struct.pack("!H", code) + reason.encode())
                 while self._read_frame()[1] != _CLOSE:
                     pass
@@ -138,36 +140,50 @@ class TestSocket:
         finally:
             self._sock.close()
 
+    def _check_open(self) -> None:
+        if self._end is not None:
+            raise WebSocketClosed(*self._end)
+
     def _closed_by_server(self, content: bytes) -> WebSocketClosed:
-        if not self._has_closed:
-            self._has_closed = True
-            try:
-                self._send_frame(_CLOSE, content[:2])
-            except OSError:
-                pass  # the server has closed the connection already
         code = struct.unpack("!H", content[:2])[0] if content else _NO_CODE
-        return WebSocketClosed(code, content[2:].decode())
+        self._end = (code, content[2:].decode())
+        try:
+            self._send_frame(_CLOSE, content[:2])
+        except OSError:
+            pass  # the server has closed the connection already
+        return WebSocketClosed(*self._end)
 
     def _read_response(self, accept: bytes) -> Headers:
-        """Read the response's head; what follows it stays in the socket."""
-        head = b""
-        while b"\r\n\r\n" not in head:
-            head = self._sock.recv(_HEAD_BYTES_MAX, socket.MSG_PEEK)
-            if not head:
-                raise ConnectionError("the server closed the connection during the handshake")
-        response = http.client.HTTPResponse(self._sock)
+        """Read the response's head, and keep what follows it."""
+        head, content = self._read_head()
         if not head.startswith(b"HTTP/1.1 101 "):
+            # It only opens the connection as a file.
+            received = _Received(head + content, self._sock)
+            response = http.client.HTTPResponse(received)  # type: ignore[arg-type]
             response.begin()
             result = Result(response.status, Headers(response.getheaders()), response.read())
             self._sock.close()
             raise WebSocketRefused(result)
-        self._sock.recv(head.index(b"\r\n\r\n") + 4)
-        lines = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
+        self._arrived = content
+        lines = head.decode("latin-1").split("\r\n")[1:-2]
         pairs = [line.split(":", 1) for line in lines]
         headers = Headers((name.lower(), value.strip()) for name, value in pairs)
         if headers.get("sec-websocket-accept") != accept.decode():
             raise ConnectionError("the response to the handshake has another Sec-WebSocket-Accept")
         return headers
+
+    def _read_head(self) -> tuple[bytes, bytes]:
+        """Return the response's head with the empty line at its end, and what follows it."""
+        received = b""
+        while b"\r\n\r\n" not in received:
+            if len(received) >= _HEAD_BYTES_MAX:
+                raise ConnectionError("the head of the response to the handshake is too long")
+            part = self._sock.recv(_HEAD_BYTES_MAX)
+            if not part:
+                raise ConnectionError("the server closed the connection during the handshake")
+            received += part
+        head, end, content = received.partition(b"\r\n\r\n")
+        return head + end, content
 
     def _read_frame(self) -> tuple[bool, int, bytes]:
         first, second = self._read(2)
@@ -182,8 +198,9 @@ class TestSocket:
         while len(self._arrived) < count:
             part = self._sock.recv(max(65_536, count - len(self._arrived)))
             if not part:
-                self._has_closed = True
-                raise WebSocketClosed(_ABNORMAL, "the connection ended without a close frame")
+                if self._end is None:
+                    self._end = (_ABNORMAL, "the connection ended without a close frame")
+                raise WebSocketClosed(*self._end)
             self._arrived += part
         taken, self._arrived = self._arrived[:count], self._arrived[count:]
         return taken
@@ -201,6 +218,28 @@ class TestSocket:
         repeated = (mask * (length // 4 + 1))[:length]
         masked = int.from_bytes(content, "big") ^ int.from_bytes(repeated, "big")
         self._sock.sendall(head + mask + masked.to_bytes(length, "big"))
+
+
+class _Received(io.RawIOBase):
+    """What a connection has received, and what it will receive, for `http.client`."""
+
+    def __init__(self, received: bytes, sock: socket.socket) -> None:
+        self._received = received
+        self._sock = sock
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._received:
+            return self._sock.recv_into(buffer)
+        part = self._received[: len(buffer)]
+        self._received = self._received[len(part) :]
+        buffer[: len(part)] = part
+        return len(part)
 
 
 def _accept(key: bytes) -> bytes:
