@@ -1,5 +1,8 @@
 """A chat with rooms: everyone in a room gets what is said there.
 
+A room exists once in each worker process: with `--workers 2`, publish through a broker, as the
+guide to WebSocket shows.
+
 Run it:  bolide serve examples/chat.py --websocket-origins same
 Try it:  open http://127.0.0.1:8000/ in two windows of a browser
 """
@@ -11,6 +14,7 @@ from bolide import App, Request, Response, WebSocket
 
 PAGE = Path(__file__).with_name("chat.html").read_text()
 NAME_LENGTH_MAX = 40
+TEXT_LENGTH_MAX = 2_000
 
 app = App()
 
@@ -28,7 +32,12 @@ async def chat(ws: WebSocket, room: str) -> None:
     ws.subscribe(room)
     say(room, name, "joined")
     async for message in ws:
-        say(room, name, str(message))
+        if isinstance(message, bytes):
+            await ws.close(1003, "only text")
+        elif len(message) > TEXT_LENGTH_MAX:
+            await ws.close(1009, f"at most {TEXT_LENGTH_MAX} characters")
+        else:
+            say(room, name, message)
     say(room, name, "left")
 
 

@@ -82,8 +82,10 @@ class ClientDisconnected(Error, ConnectionError):  # noqa: N818 - the event's na
 class WebSocketClosed(ClientDisconnected):
     """A WebSocket is closed: nothing more can be received or sent.
 
-    `code` is the client's close code, 1005 if its close frame had none, and 1006 if the connection
-    ended without one (RFC 6455 §7.1.5). `reason` is the text of the close frame.
+    `code` is that of the first close frame. The client's: 1005 if its close frame has none, and
+    1006 if the connection ended without one (RFC 6455 §7.1.5). Or the server's: 1002, 1007 or 1009
+    if the client broke a rule or a limit, 1011 if it did not respond to a ping, 1012 on shutdown,
+    1013 if it receives too slowly or there is no memory. `reason` is the text of that frame.
     """
 
     code: int
