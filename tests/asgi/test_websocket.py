@@ -129,7 +129,8 @@ def test_36_a_disconnection_has_code_and_reason(
     before = seen("ends")
     socket.open("/echo")
     socket.send(sent)
-    assert socket.frame().opcode == CLOSE
+    returned = socket.frame()
+    assert (returned.opcode, returned.content[2:].decode()) == (CLOSE, reason)
     assert socket.is_closed()
     wait_until(lambda: seen("ends") == before + 1)
     assert seen("end") == ["websocket.disconnect", code, reason]

@@ -45,13 +45,11 @@ impl WebSocket {
         self.close_because(turn, CloseCode::TRY_AGAIN_LATER, reason);
     }
 
-    /// The peer's close frame arrived. Ours has the same code (RFC 6455 5.5.1).
+    /// The peer's close frame arrived. Ours has the same code and reason (RFC 6455 5.5.1).
     pub(super) fn peer_closed<A: App>(&mut self, turn: &mut Turn<'_, A>, close: &Close) {
         if self.state == State::Open {
             self.absorb(turn.context);
-            let code = close.code;
-            let reason = String::new();
-            self.push_close(turn.context, &Close { code, reason });
+            self.push_close(turn.context, close);
         }
         if self.end(turn.context, Ending::Read) {
             let code = close.code.unwrap_or(CloseCode::NO_STATUS);
