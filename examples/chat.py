@@ -7,7 +7,6 @@ Run it:  bolide serve examples/chat.py --websocket-origins same
 Try it:  open http://127.0.0.1:8000/ in two windows of a browser
 """
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -30,7 +29,6 @@ async def chat(ws: WebSocket, room: str) -> None:
     """Publish to the room what its members say."""
     name = ws.query.get("name", "somebody")[:NAME_LENGTH_MAX]
     await ws.accept()
-    await asyncio.sleep(0)  # the server opens it now: only then does it get what is published
     ws.subscribe(room)
     say(room, name, "joined")
     async for message in ws:

@@ -74,6 +74,7 @@ impl Connection {
                 let turn = &mut Turn { link, context, app };
                 upgraded.websocket.publish(turn, frame, unsent_bytes);
             }
+            Phase::H1(h1) => h1.publish(&mut Turn { link, context, app }, id, frame),
             Phase::H2(h2) => h2.publish(&mut Turn { link, context, app }, id, frame),
             _ => {}
         }

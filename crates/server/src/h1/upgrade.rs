@@ -3,6 +3,8 @@
 //! A handshake has no request before it that is incomplete, and nothing after it is read until the application has decided. What arrived
 //! with it belongs to the WebSocket; if the application refuses, the connection ends after the response.
 
+use std::sync::Arc;
+
 use wire::{RequestHead, Version};
 
 use super::input::Refused;
@@ -148,6 +150,21 @@ impl H1 {
             && websocket.id == id
         {
             websocket.obey(turn.context, command);
+        }
+    }
+
+    /// Sends a frame to a subscriber whose connection has not become a WebSocket yet: it follows the response that accepts.
+    pub(crate) fn publish<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: ExchangeId,
+        frame: &Arc<[u8]>,
+    ) {
+        if let Reading::Upgraded(websocket) = &mut self.reading
+            && websocket.id == id
+        {
+            let unsent_bytes = turn.link.unsent_bytes();
+            websocket.publish(turn, frame, unsent_bytes);
         }
     }
 

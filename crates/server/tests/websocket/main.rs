@@ -383,6 +383,20 @@ fn a_published_message_reaches_the_subscribers_of_its_topic() {
 }
 
 #[test]
+fn a_subscriber_receives_what_is_published_right_after_its_acceptance() {
+    let mut server = Server::new();
+    let client = server.connect();
+    client.send(&handshake("/ws/later", ""));
+    server.pass_until(|server| !server.worker.app.called.is_empty());
+    let id = server.exchange("/ws/later");
+    server.post(id, Command::Open(Opening::default()));
+    server.post(id, Command::Subscribe(b"a".to_vec()));
+    server.publish("a", "1");
+    let mut client = server.opened(client);
+    assert_eq!(server.next_text(&mut client), "1");
+}
+
+#[test]
 fn a_burst_above_the_limit_reaches_a_subscriber_whose_socket_takes_it() {
     let mut server = Server::with(|config| config.limits.websocket_queued_bytes_max = 10_000);
     let mut client = server.open("/ws/sub/a");
