@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket as sockets
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from support.loops import Serving
-from support.server import Server
+from support.server import Server, Start
 from support.waiting import wait_until
 from support.websocket import (
     BINARY,
@@ -215,3 +216,15 @@ def test_a_mounted_application_gets_its_own(socket: WebSocket) -> None:
     assert socket.frame() == text("/mounted /mounted/x")
     socket.say("hello")
     assert socket.frame() == text("hello")
+
+
+def test_a_handler_that_never_accepts_is_cancelled_although_its_client_has_left(
+    start: Start,
+) -> None:
+    server = start(APP, "--handler-timeout-ms", "1000")
+    with connect(server) as leaving:
+        leaving.send(handshake("/undecided"))
+        wait_until(lambda: noted(server, "undecided") == "began")
+        leaving.socket.shutdown(sockets.SHUT_WR)
+        wait_until(lambda: noted(server, "undecided") == "cancelled")
+        assert leaving.read_head().status == 503

@@ -112,6 +112,16 @@ async def returns(ws: WebSocket, what: str) -> Any:
     return {"nothing": None, "text": "text", "response": Response("gone", status=410)}[what]
 
 
+@app.websocket("/undecided")
+async def undecided(ws: WebSocket) -> None:
+    seen["undecided"] = "began"
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        seen["undecided"] = "cancelled"
+        raise
+
+
 @app.websocket("/receive")
 async def receive(ws: WebSocket) -> None:
     first = await ws.receive()

@@ -1,7 +1,7 @@
 //! What the server says about WebSockets. All applications of a worker share the open ones, so these events need no owner.
 
 use pyo3::prelude::*;
-use server::{Appetite, CloseCode, Closed, Command, ExchangeId, MessageKind, Responder};
+use server::{Appetite, CloseCode, Closed, ExchangeId, MessageKind, Responder};
 
 use super::Interface;
 use crate::ffi;
@@ -85,21 +85,17 @@ impl Interface {
         }
     }
 
-    /// The peer of a handshake has ended its sending side: it cannot have a WebSocket any more.
+    /// The peer of a handshake has ended its sending side: it cannot have a WebSocket any more. Its handler gets the
+    /// disconnection, and may take as long to end as to respond.
     pub(super) fn offer_is_withdrawn(&mut self, id: ExchangeId) {
         if matches!(self, Interface::Wsgi(_)) {
             return;
         }
         let is_offered = ffi::attached(|py| {
-            let exchanges = self.exchanges();
-            let socket = exchanges.sockets.get(py, id);
-            let is_offered = socket
+            let socket = self.exchanges().sockets.get(py, id);
+            socket
                 .and_then(|socket| socket.phase(py).ok())
-                .is_some_and(|phase| phase == Phase::Offered);
-            if is_offered {
-                exchanges.post(py, id, Command::Fail);
-            }
-            is_offered
+                .is_some_and(|phase| phase == Phase::Offered)
         });
         if is_offered {
             self.offer_ends(id);

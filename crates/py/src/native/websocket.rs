@@ -70,7 +70,7 @@ impl WebSocket {
 #[cold]
 fn closed(py: Python<'_>, socket: &Socket, phase: Phase) -> PyErr {
     match socket.end(py) {
-        Ok(Some(end)) if phase == Phase::Ended => end.exception(py),
+        Ok(Some(end)) if matches!(phase, Phase::Withdrawn | Phase::Ended) => end.exception(py),
         _ => socket.not_open(py, phase),
     }
 }

@@ -50,7 +50,7 @@ impl SocketCall {
     /// Whether nothing more comes from the client.
     pub(super) fn is_over(&self, py: Python<'_>) -> bool {
         let phase = self.socket.phase(py);
-        phase.is_ok_and(|phase| matches!(phase, Phase::Ended | Phase::Closing))
+        phase.is_ok_and(|phase| matches!(phase, Phase::Withdrawn | Phase::Ended | Phase::Closing))
     }
 
     /// Logs that the application raised, or returned before it had responded.

@@ -44,6 +44,9 @@ pub(crate) enum Phase {
     Open,
     /// The application has closed it, or has ended.
     Closing,
+    /// The peer has left before the application responded to the handshake. The server waits for the handler to end, as long as it may take
+    /// to respond.
+    Withdrawn,
     Ended,
 }
 
@@ -182,7 +185,7 @@ impl Socket {
         })?;
         match before {
             Phase::Offered => Ok(()),
-            Phase::Ended => Err(self.exchanges.disconnection(py)),
+            Phase::Withdrawn | Phase::Ended => Err(self.exchanges.disconnection(py)),
             _ => Err(PyRuntimeError::new_err(
                 "the handshake of this WebSocket has its response already",
             )),
@@ -263,7 +266,7 @@ impl Socket {
                 self.exchanges.post(py, self.id, close);
                 self.resume(py)
             }
-            Phase::Ended => Ok(()),
+            Phase::Withdrawn | Phase::Ended => Ok(()),
             phase => Err(self.not_open(py, phase)),
         }
     }
@@ -274,7 +277,7 @@ impl Socket {
             Phase::Offered => PyRuntimeError::new_err("this WebSocket is not accepted yet"),
             Phase::Refused => PyRuntimeError::new_err("this WebSocket was refused"),
             Phase::Closing => PyRuntimeError::new_err("this WebSocket is closed"),
-            Phase::Open | Phase::Ended => self.exchanges.disconnection(py),
+            Phase::Open | Phase::Withdrawn | Phase::Ended => self.exchanges.disconnection(py),
         }
     }
 
@@ -404,7 +407,10 @@ impl Socket {
     pub(crate) fn ends(&self, py: Python<'_>, end: End, lending: Option<&Lending>) -> PyResult<()> {
         drop(self.exchanges.sockets.remove(py, self.id));
         self.with(py, |state| {
-            state.phase = Phase::Ended;
+            state.phase = match state.phase {
+                Phase::Offered => Phase::Withdrawn,
+                _ => Phase::Ended,
+            };
             state.end.get_or_insert(end);
         })?;
         self.exchanges.disconnect(py, self.id);
@@ -413,8 +419,16 @@ impl Socket {
 
     /// The application has ended: closes what it left open.
     pub(crate) fn handler_ends(&self, py: Python<'_>, code: CloseCode) {
-        let is_open = self.phase(py).is_ok_and(|phase| phase == Phase::Open);
-        if is_open && let Err(error) = self.close(py, code.0, String::new()) {
+        let closed = match self.phase(py) {
+            Ok(Phase::Open) => self.close(py, code.0, String::new()),
+            // Nothing happens if the connection has ended too.
+            Ok(Phase::Withdrawn) => {
+                self.exchanges.post(py, self.id, Command::Fail);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = closed {
             error.write_unraisable(py, None);
         }
         self.exchanges.end(py, self.id, true);
