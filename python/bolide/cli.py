@@ -12,6 +12,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -142,9 +143,10 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     stderr.install()
     atexit.register(stderr.uninstall)
     flags = {name: value for name, value in given.items() if value not in (None, ())}
-    settings = resolve(flags, "flag", config=config)
+    options = partial(resolve, flags, "flag", config=config)
+    settings = options()
     logs.configure(settings.log_level)
-    sys.exit(supervisor.Supervisor(target, settings).run(ends_process=True))
+    sys.exit(supervisor.Supervisor(target, settings, options).run(ends_process=True))
 
 
 command.add_command(

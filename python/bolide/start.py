@@ -31,6 +31,7 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
         SystemExit: a second signal interrupted the shutdown; the code is 1.
     """
     import asyncio
+    from functools import partial
 
     from bolide.config.settings import resolve
     from bolide.server import importer, logs, stderr, supervisor, worker
@@ -44,13 +45,14 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
         raise ConfigError("bolide.run() handles signals, so call it from the main thread")
     if asyncio._get_running_loop() is not None:
         raise ConfigError("an event loop is running here; use `await bolide.serve(app)`")
-    resolved = resolve(settings, config=config)
+    options = partial(resolve, settings, config=config)
+    resolved = options()
     source = app if isinstance(app, str) else importer.check(app, "the application", resolved)
     stderr.open_missing()
     stderr.install()
     logs.configure(resolved.log_level)
     try:
-        code = supervisor.Supervisor(source, resolved).run()
+        code = supervisor.Supervisor(source, resolved, options).run()
     finally:
         stderr.uninstall()
     if code:

@@ -200,7 +200,7 @@ def test_too_few_open_files(tmp_path: Path) -> None:
         timeout=20,
     )
     assert done.stderr == (
-        "bolide: error: 16 open files are too few for 8 workers: at least 48; "
+        "bolide: error: 16 open files are too few for 8 workers: at least 72; "
         "raise the limit (ulimit -n, or LimitNOFILE in systemd's unit)\n"
     )
     assert done.returncode == 2

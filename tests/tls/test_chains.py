@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 
 from bolide.config.settings import resolve
-from bolide.server.certificates import Certificates, is_exposed
+from bolide.server.tls.certificates import Certificates, is_exposed
 from tls.authority import Authority, Files
 from tls.test_mistakes import refusal
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import PrivateFormat
 
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
-from bolide.server.certificates import Certificates, validity
+from bolide.server.tls.certificates import Certificates, validity
 from support.server import APPLICATIONS, Start, command
 from tls.authority import Authority, Files, SecureConnection
 

@@ -19,7 +19,7 @@ from cryptography import x509
 import bolide
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
-from bolide.server.certificates import Certificates
+from bolide.server.tls.certificates import Certificates
 from support.server import Server, Start
 from tls.authority import Authority, Files, SecureConnection
 from tls.conftest import SEEN
@@ -51,14 +51,8 @@ def wait_for(server: Server, client: ssl.SSLContext, serial: int, workers: int) 
     pytest.fail(f"not all workers use it: {found}")
 
 
-@pytest.mark.parametrize("is_told", [True, False])
 def test_new_certificates_are_used_by_all_workers_and_connections_stay_open(
-    start: Start,
-    files: Files,
-    authority: Authority,
-    client: ssl.SSLContext,
-    tmp_path: Path,
-    is_told: bool,
+    start: Start, files: Files, authority: Authority, client: ssl.SSLContext, tmp_path: Path
 ) -> None:
     server = start("seen_native.py", *files.options, "--workers", "2", cwd=SEEN)
     before = {*server.workers()}
@@ -67,12 +61,40 @@ def test_new_certificates_are_used_by_all_workers_and_connections_stay_open(
     with SecureConnection(server, client) as connection:
         connection.get("/")
         files.replace(renewed)
-        if is_told:
-            server.signal(signal.SIGHUP)
         server.wait_line(AGAIN)
         wait_for(server, client, serial, workers=2)
         assert connection.get("/").status == 200
     assert {*server.workers()} == before
+
+
+def test_a_hup_replaces_the_workers_by_some_that_have_the_new_certificate(
+    start: Start, files: Files, authority: Authority, client: ssl.SSLContext, tmp_path: Path
+) -> None:
+    server = start("seen_native.py", *files.options, "--workers", "2", cwd=SEEN)
+    renewed = authority.issue(tmp_path, "localhost")
+    serial = renewed.x509.serial_number
+    files.replace(renewed)
+    server.signal(signal.SIGHUP)
+    server.wait_line(AGAIN)
+    server.wait_line("reloaded")
+    wait_for(server, client, serial, workers=2)
+
+
+def test_a_hup_reads_which_certificates_there_are(
+    start: Start, files: Files, authority: Authority, client: ssl.SSLContext, tmp_path: Path
+) -> None:
+    config = tmp_path / "bolide.toml"
+    config.write_text(f"certificate = '{files.certificate}'\nkey = '{files.key}'\n")
+    server = start("seen_native.py", "--config", str(config), cwd=SEEN)
+    other = authority.issue(tmp_path, "localhost")
+    config.write_text(f"certificate = '{other.certificate}'\nkey = 'no/such/file'\n")
+    server.signal(signal.SIGHUP)
+    server.wait_line("cannot reload: key: cannot read no/such/file: .*; the workers that run go on")
+    wait_for(server, client, files.x509.serial_number, workers=1)
+    config.write_text(f"certificate = '{other.certificate}'\nkey = '{other.key}'\n")
+    server.signal(signal.SIGHUP)
+    server.wait_line("reloaded")
+    wait_for(server, client, other.x509.serial_number, workers=1)
 
 
 def test_a_broken_pair_is_logged_once_and_the_one_of_before_stays(
@@ -85,6 +107,7 @@ def test_a_broken_pair_is_logged_once_and_the_one_of_before_stays(
     server.wait_line(KEPT)
     server.signal(signal.SIGHUP)  # asked for again, so it is logged again
     server.wait_line(KEPT)
+    server.wait_line("reloaded")
     assert server.is_silent(4.5)  # two looks
     wait_for(server, client, serial, workers=1)
     other.certificate.replace(files.certificate)
@@ -118,7 +141,7 @@ def test_a_file_system_that_does_not_respond_is_waited_for_once(
     files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = {"certificate": files.certificate, "key": files.key}
-    monkeypatch.setattr("bolide.server.certificates.WAIT_S", 0.2)
+    monkeypatch.setattr("bolide.server.tls.certificates.WAIT_S", 0.2)
     certificates = Certificates(resolve(given, environ={}))
     before = certificates.current
     real_stat, responds = os.stat, threading.Event()
@@ -226,17 +249,10 @@ def test_a_worker_that_replaces_another_has_the_new_certificate(
     files.replace(renewed)
     server.signal(signal.SIGHUP)
     server.wait_line(AGAIN)
-    os.kill(server.workers()[0], signal.SIGKILL)
+    server.wait_line("reloaded")
+    os.kill(server.workers()[-1], signal.SIGKILL)
     server.wait_line("the next one starts")
     wait_for(server, client, serial, workers=1)
-
-
-def test_without_tls_a_hup_is_ignored(start: Start) -> None:
-    server = start("basic.py")
-    server.signal(signal.SIGHUP)
-    server.wait_line("SIGHUP is ignored")
-    with server.connect() as connection:
-        assert connection.get("/").status == 200
 
 
 def test_a_server_inside_a_loop_reads_them_again_too(

@@ -21,6 +21,9 @@ DESCRIPTORS_PER_FILE = 8
 """One of so many descriptors is for files; as many may be spool files (wsgi/spool.rs)."""
 RESERVED_QUARTERS_MAX = 3
 """Connections get the remaining quarter if a process may have few descriptors."""
+SEATS_EACH = 3
+"""Seats for each worker: itself, its successor in a reload, and one that drains. With more that
+drain, a reload waits for the first of them to end."""
 REDIRECTED_MAX = 1024
 """Connections of a worker that are only sent to https; each has one request."""
 FEWEST_DESCRIPTORS = 32
@@ -37,7 +40,7 @@ def raise_descriptor_limit(settings: Settings) -> None:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The supervisor has pipes from each worker while it starts.
-    fewest = FEWEST_DESCRIPTORS + 2 * settings.workers
+    fewest = FEWEST_DESCRIPTORS + 2 * settings.workers + seats(settings.workers)
     if hard != resource.RLIM_INFINITY and hard < fewest:
         count = f"{settings.workers} worker{'' if settings.workers == 1 else 's'}"
         raise ConfigError(
@@ -68,9 +71,13 @@ def connections_max(settings: Settings) -> int:
 
 
 def _reserve(settings: Settings) -> int:
-    # A worker can wake each of the others, so it has a descriptor of each.
     redirected = REDIRECTED_MAX if settings.redirect_to_https else 0
-    return DESCRIPTOR_RESERVE + settings.workers - 1 + redirected
+    return DESCRIPTOR_RESERVE + seats(settings.workers) + redirected
+
+
+def seats(workers: int) -> int:
+    """Return how many processes may share the connections; each has a descriptor to wake each."""
+    return workers * SEATS_EACH if workers > 1 else 0
 
 
 def shortfalls(settings: Settings) -> list[str]:

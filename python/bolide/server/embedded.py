@@ -15,11 +15,11 @@ from bolide.config.address import Address
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError, StartupError
 from bolide.server import capacity, importer, listener, worker
-from bolide.server.certificates import CHECK_S, NO_THREAD, Certificates, UnreadableError
 from bolide.server.logs import logger
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
 from bolide.server.supervisor import open_access_log
+from bolide.server.tls.certificates import CHECK_S, NO_THREAD, Certificates, UnreadableError
 
 __all__ = ["Server"]
 

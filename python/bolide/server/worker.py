@@ -29,8 +29,8 @@ from bolide.server.service import Service
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
     from bolide.interface import Application
-    from bolide.server.certificates import Certificates
     from bolide.server.listener import Listener
+    from bolide.server.tls.certificates import Certificates
 
 EXIT_MISTAKE = 2
 EXIT_STARTUP = 3
@@ -65,18 +65,21 @@ class Job:
     access_log_fd: int | None
     lifeline_fd: int
     """Reading end of a pipe that is never written to, and closes when the supervisor ends."""
-    siblings: _core.Siblings | None
+    siblings: _core.Siblings | None = None
     """The workers among which connections are distributed; None if there is one."""
+    seats: int = 0
+    """How many of them there may be."""
     certificates: Certificates | None = None
     """None without TLS."""
     redirecting: Sequence[Listener] = ()
     """Where requests without TLS are sent to https."""
 
 
-def run(job: Job, index: int, channel_fd: int | None, report_fd: int) -> int:
-    """Serve as the worker at `index` until a signal; return the exit code.
+def run(job: Job, seat: int | None, channel_fd: int | None, report_fd: int) -> int:
+    """Serve until a signal; return the exit code.
 
-    Other certificates arrive at `channel_fd`, if the server uses TLS.
+    The worker has a `seat` among its siblings, if there are any. Other certificates arrive at
+    `channel_fd`, if the server uses TLS.
     """
     global is_worker
     is_worker = True
@@ -88,8 +91,8 @@ def run(job: Job, index: int, channel_fd: int | None, report_fd: int) -> int:
             app = job.source
         tls = job.certificates.current if job.certificates is not None else None
         service = Service(app, job.settings, job.access_log_fd, tls)
-        if job.siblings is not None:
-            service.server.join(job.siblings, index)
+        if job.siblings is not None and seat is not None:
+            service.server.join(job.siblings, seat)
         if isinstance(app, WsgiApplication):
             # It runs no coroutine, and on asyncio's loop the reactor waits without the interpreter.
             job = replace(job, loop_name="asyncio")

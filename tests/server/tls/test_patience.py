@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bolide.server.patience import HangsError, NoThreadError, Patience
+from bolide.server.tls.patience import HangsError, NoThreadError, Patience
 
 
 def test_returns_and_raises_what_the_work_does() -> None:

@@ -1,7 +1,7 @@
 """Reads certificates and keys, and notices when their files change.
 
 The supervisor reads them, so that every worker uses the same ones: a worker that starts inherits
-them, and one that runs gets new ones through a socket (`certificate_channel`). It also opens keys
+them, and one that runs gets new ones through a socket (`channel.py`). It also opens keys
 that have a password, which takes long, so that no worker has to.
 """
 
@@ -17,9 +17,9 @@ import msgspec
 
 from bolide import _core
 from bolide.errors import ConfigError
-from bolide.server import certificate_channel, pem
 from bolide.server.logs import logger
-from bolide.server.patience import HangsError, NoThreadError, Patience
+from bolide.server.tls import channel, pem
+from bolide.server.tls.patience import HangsError, NoThreadError, Patience
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
@@ -35,6 +35,18 @@ WAIT_S = 2.0
 """The same later. The supervisor does nothing else meanwhile, and reading takes milliseconds."""
 
 NO_THREAD = "no thread can be started (ulimit -u, pids.max)"
+
+OPTIONS = (
+    "certificate",
+    "key",
+    "key_password_file",
+    "client_ca",
+    "client_crl",
+    "client_certificate",
+    "tls_minimum",
+    "alpn",
+)
+"""Those that say which certificates there are, and what is offered with them."""
 
 T = TypeVar("T")
 Content = tuple[list[tuple[bytes, bytes]], bytes | None, list[bytes]]
@@ -55,12 +67,13 @@ class Certificates:
         ConfigError: a file cannot be read, or what it contains cannot be used.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, after: Certificates | None = None) -> None:
+        """Read the files of the settings; `after` are those that they replace in a reload."""
         self._settings = settings
         self._pairs = settings.pairs
         self._files = _files(settings)
         self._patience = Patience()
-        self._within_s = START_S
+        self._within_s = START_S if after is None else WAIT_S
         self._at = self._files[0] if self._files else ("certificate", "")
         """The file that is being read."""
         self._exposed: set[str] = set()
@@ -72,7 +85,7 @@ class Certificates:
         self._used = self._seen = self._signature()
         self._content = self._read()
         self.current = self._offer(self._content)
-        self.generation = 0
+        self.generation: int = 0 if after is None else after.generation + 1
         """How often other certificates have replaced those of the start."""
         self.next_look = time.monotonic() + CHECK_S
         self._warn_from = 0.0
@@ -81,6 +94,10 @@ class Certificates:
         self._warn_of_others()
         self._warn_of_order()
         self._warn()
+
+    def serves(self, settings: Settings) -> bool:
+        """Return whether these are the certificates of other settings too, used in the same way."""
+        return all(getattr(settings, name) == getattr(self._settings, name) for name in OPTIONS)
 
     def look(self) -> bool:
         """Use the files' content if it has changed; return whether other certificates are used."""
@@ -139,7 +156,7 @@ class Certificates:
         Raises:
             EOFError: the supervisor has ended.
         """
-        received = certificate_channel.receive(fd)
+        received = channel.receive(fd)
         if received is None:
             return False
         self._content = msgspec.msgpack.decode(received, type=Content)

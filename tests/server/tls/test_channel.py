@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from bolide import _core
-from bolide.server.certificate_channel import Channel, channel, receive
+from bolide.server.tls.channel import Channel, channel, receive
 
 
 @pytest.fixture

@@ -1,0 +1,434 @@
+"""The workers of a supervisor: started, replaced when they end, and rolled for a reload.
+
+Each place for a worker (a `Slot`) has the current one and, during a reload, its successor:
+
+| state of a worker | what happens | then |
+| --- | --- | --- |
+| STARTING | it reports that it serves | SERVING; the worker before it in its slot is DRAINING |
+| STARTING, a successor | it ends | ENDED; the reload has failed; the current one stays |
+| SERVING | it ends | ENDED; the slot is empty until the next one is due |
+| SERVING | its successor serves, or there is to be one slot less | DRAINING |
+| DRAINING | it ends, or its graceful time is over and it is killed | ENDED |
+
+A reload replaces one worker after the other, so that the machine holds one more than usual.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bolide import _core
+from bolide.errors import ConfigError, Error, StartupError
+from bolide.server import capacity, child, worker
+from bolide.server.logs import logger
+from bolide.server.tls.channel import Channel
+from bolide.server.tls.channel import channel as open_channel
+
+if TYPE_CHECKING:
+    from bolide.server.tls.certificates import Certificates
+
+QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
+"""How a worker may end without a log line, after TERM: as requested, or killed by us."""
+RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
+LONG_LIFE_S = 10.0
+"""A worker that ran this long did not fail at its start; it is replaced without a long delay."""
+SLOW_START_S = 10.0
+"""After this time a start that has not ended is reported."""
+KILL_AFTER_S = 1.0
+"""Time for a drained worker to exit, beyond its graceful time."""
+
+
+class State(Enum):
+    """What a worker does."""
+
+    STARTING = auto()
+    SERVING = auto()
+    DRAINING = auto()
+    ENDED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A worker process, and what the supervisor knows of it."""
+
+    number: int
+    """That of its slot, by which the log calls it."""
+    seat: int | None
+    """Its seat among the siblings; None if it has none."""
+    generation: int
+    """The reload that it belongs to."""
+    job: worker.Job
+    child: child.Child
+    channel: Channel | None
+    state: State = State.STARTING
+    due: float | None = None
+    """When it is killed, if it is DRAINING; when its start is reported as slow, if STARTING."""
+
+    @property
+    def name(self) -> str:
+        """How the log calls it."""
+        return f"worker {self.number} (pid {self.child.pid})"
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place for one worker, empty until the next one is due."""
+
+    number: int
+    current: Worker | None = None
+    successor: Worker | None = None
+    """The one that replaces the current one in a reload, once it serves. There is none without."""
+    delay_s: float = 0.0
+    """How long the last replacement waited."""
+    due: float | None = None
+    """When the next one starts."""
+
+
+class Workers:
+    """As many workers as the settings of a job ask for."""
+
+    def __init__(
+        self,
+        job: worker.Job,
+        selector: selectors.BaseSelector,
+        signals: Collection[int],
+        *,
+        started: Callable[[int], None],
+        failed: Callable[[Error], None],
+    ) -> None:
+        """Start none yet.
+
+        Args:
+            job: what the workers do.
+            selector: watches their reports, with the worker as data.
+            signals: those that the supervisor handles.
+            started: called once, when all serve for the first time, with the bytes that one
+                connection can hold at most.
+            failed: called if the first start fails.
+        """
+        self._job = job
+        self._selector = selector
+        self._signals = signals
+        self._close_fds: tuple[int, ...] = ()
+        self._started = started
+        self._failed = failed
+        self._slots = [Slot(number + 1) for number in range(job.settings.workers)]
+        self._draining: list[Worker] = []
+        self._generation = 0
+        self._rolling_since: float | None = None
+        self._is_started = False
+        self._is_stopping = False
+
+    @property
+    def is_started(self) -> bool:
+        """Whether all of them have served at the same time."""
+        return self._is_started
+
+    @property
+    def count(self) -> int:
+        """How many there shall be."""
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[Worker]:
+        """Yield every worker that has not ended."""
+        for slot in self._slots:
+            yield from (each for each in (slot.current, slot.successor) if each is not None)
+        yield from self._draining
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def start(self, close_fds: Iterable[int]) -> None:
+        """Start the first workers; `close_fds` are descriptors that no worker needs."""
+        self._close_fds = tuple(close_fds)
+        for slot in self._slots:
+            if not self._is_stopping:
+                self._start(slot)
+
+    def reload(self, job: worker.Job) -> None:
+        """Replace every worker by one that does `job`, each when its successor serves."""
+        self._generation += 1
+        self._rolling_since = time.monotonic()
+        self._job = job
+        for slot in self._slots:
+            if slot.successor is not None:
+                self._drain(slot.successor)
+                slot.successor = None
+            elif slot.current is not None and slot.current.state is State.STARTING:
+                self._drain(slot.current)
+                slot.current, slot.due = None, self._rolling_since
+        self._resize(job.settings.workers)
+        self._roll()
+
+    def scale(self, job: worker.Job) -> None:
+        """Have as many workers as `job` asks for, and let later ones do that job.
+
+        If they do not fit among the siblings of those that run, these are replaced too.
+        """
+        if job.siblings is not self._job.siblings:
+            self.reload(job)
+        else:
+            self._job = job
+            self._resize(job.settings.workers)
+
+    def _resize(self, count: int) -> None:
+        """Have `count` workers: start more, or drain those with the highest numbers."""
+        for number in range(self.count, count):
+            self._slots.append(Slot(number + 1, due=time.monotonic()))
+        for slot in self._slots[count:]:
+            for each in (slot.current, slot.successor):
+                if each is not None:
+                    self._drain(each)
+        del self._slots[count:]
+
+    def stop(self, number: signal.Signals) -> None:
+        """Start no more, and send a signal to those that there are."""
+        self._is_stopping = True
+        for slot in self._slots:
+            slot.due = None
+        self.kill(number)
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send a signal to all of them."""
+        for each in self:
+            each.child.kill(number)
+
+    def next_due(self) -> float | None:
+        """Return when `do_what_is_due` has something to do, if nothing happens before."""
+        times = [slot.due for slot in self._slots] + [each.due for each in self]
+        return min((each for each in times if each is not None), default=None)
+
+    def do_what_is_due(self, now: float) -> None:
+        """Start those whose time has come, and kill those that have not drained in time."""
+        for slot in self._slots:
+            if slot.due is None or slot.due > now:
+                continue
+            if self._has_seat():
+                self._start(slot)
+            else:
+                slot.due = now + RESTART_DELAY_S  # until one that drains has ended
+        for each in self:
+            if each.due is None or each.due > now:
+                continue
+            each.due = None
+            if each.state is State.DRAINING:
+                logger.warning("%s has not drained in time; killing it", each.name)
+                each.child.kill(signal.SIGKILL)
+            else:
+                logger.warning("%s is still importing or starting", each.name)
+
+    def heard(self, each: Worker) -> None:
+        """Read what a worker reports: that it serves, or why it does not."""
+        if each.state is State.ENDED:
+            return  # its end was reported together with this
+        if not each.child.read_report():
+            return
+        self._selector.unregister(each.child.report_fd)
+        if each.state is not State.STARTING:
+            return
+        each.due = None
+        if each.child.is_ready:
+            self._serves(each)
+        elif each.child.report:
+            each.child.kill(signal.SIGTERM)  # it has reported why; it need not continue
+
+    def send_certificates(self, used: Certificates) -> None:
+        """Let the workers that use these certificates have their current generation."""
+        for each in self:
+            if each.channel is not None and each.job.certificates is used:
+                each.channel.send(used.generation, used.in_memory)
+
+    def collect(self) -> None:
+        """Reap those that have ended, and decide what follows."""
+        for each in list(self):
+            if (how := each.child.ended()) is not None:
+                self._close(each)
+                self._ended(each, how)
+                each.state = State.ENDED
+        self._roll()
+
+    def _start(self, slot: Slot) -> None:
+        """Start a worker in an empty slot, or a successor in one that has a worker."""
+        slot.due = None
+        close_fds = [*self._close_fds, *(each.child.report_fd for each in self)]
+        close_fds += [each.channel.fd for each in self if each.channel is not None]
+        seat, channel, channel_fd = self._seat(), None, None
+        try:
+            if self._job.certificates is not None:
+                generation = self._job.certificates.generation
+                channel, channel_fd = open_channel(generation)
+                close_fds.append(channel.fd)
+            work = partial(worker.run, self._job, seat, channel_fd)
+            started = child.start(work, close_fds, self._signals)
+        except OSError as error:
+            if channel is not None:
+                os.close(channel.fd)
+            self._cannot_start(slot, error)
+            return
+        finally:
+            if channel_fd is not None:
+                os.close(channel_fd)
+        made = Worker(slot.number, seat, self._generation, self._job, started, channel)
+        if self._is_started:
+            made.due = started.born + SLOW_START_S
+        self._selector.register(started.report_fd, selectors.EVENT_READ, made)
+        if slot.current is None:
+            slot.current = made
+        else:
+            slot.successor = made
+
+    def _seat(self) -> int | None:
+        """Return a free seat among the siblings; None if there are no siblings."""
+        if self._job.siblings is None:
+            return None
+        taken = {each.seat for each in self if each.job.siblings is self._job.siblings}
+        return next(index for index in range(self._job.seats) if index not in taken)
+
+    def _has_seat(self) -> bool:
+        siblings = self._job.siblings
+        used = sum(1 for each in self if each.job.siblings is siblings)
+        return siblings is None or used < self._job.seats
+
+    def _cannot_start(self, slot: Slot, error: OSError) -> None:
+        """Try again later, unless this is the first start, which then fails."""
+        what = f"worker {slot.number} cannot start: {error.strerror}"
+        if error.errno == errno.EAGAIN:
+            what += "; is a limit of processes reached (ulimit -u, pids.max)?"
+        if not self._is_started:
+            self._failed(StartupError(what))
+        elif slot.current is not None:
+            self._end_reload(what)
+        else:
+            self._schedule(slot, 0.0, what)
+
+    def _serves(self, each: Worker) -> None:
+        each.state = State.SERVING
+        slot = self._slots[each.number - 1]
+        if slot.successor is each and slot.current is not None:
+            logger.info("%s serves; pid %d drains", each.name, slot.current.child.pid)
+            self._drain(slot.current)
+            slot.current, slot.successor = each, None
+        if self._is_stopping:
+            return
+        if not self._is_started and self._are_all_serving():
+            self._is_started = True
+            self._started(each.child.report["connection_bytes_max"])
+        self._roll()
+
+    def _are_all_serving(self) -> bool:
+        current = (slot.current for slot in self._slots)
+        return all(each is not None and each.state is State.SERVING for each in current)
+
+    def _drain(self, each: Worker) -> None:
+        """Let a worker finish its requests and end; one that is only starting ends."""
+        each.state = State.DRAINING
+        graceful_s = each.job.settings.graceful_timeout_ms / 1000
+        each.due = time.monotonic() + graceful_s + KILL_AFTER_S
+        each.child.kill(signal.SIGTERM)
+        self._draining.append(each)
+
+    def _roll(self) -> None:
+        """Start the next successor of a reload, if none is starting; report the reload's end."""
+        if self._rolling_since is None or self._is_stopping:
+            return
+        if any(slot.successor is not None for slot in self._slots):
+            return
+        for slot in self._slots:
+            is_old = slot.current is not None and slot.current.generation < self._generation
+            if is_old:
+                if self._has_seat():
+                    self._start(slot)
+                return  # or when one that drains has ended
+        if self._are_all_serving():
+            took_s = time.monotonic() - self._rolling_since
+            self._rolling_since = None
+            logger.info("reloaded in %.1f s: %s", took_s, in_words(self.count))
+
+    def _end_reload(self, why: str) -> None:
+        self._rolling_since = None
+        new = sum(
+            1
+            for slot in self._slots
+            if slot.current and slot.current.generation == self._generation
+        )
+        was = "was" if new == 1 else "were"
+        done = (
+            f"{new} of {in_words(self.count)} {was} replaced" if new else "no worker was replaced"
+        )
+        logger.error("the reload has failed: %s; %s", why, done)
+
+    def _close(self, each: Worker) -> None:
+        """Release what belongs to a worker that has ended."""
+        if each.channel is not None:
+            os.close(each.channel.fd)
+        if each.job.siblings is not None and each.seat is not None:
+            each.job.siblings.clear(each.seat)
+        each.child.read_report()
+        if each.child.report_fd in self._selector.get_map():
+            self._selector.unregister(each.child.report_fd)
+        os.close(each.child.report_fd)
+
+    def _ended(self, each: Worker, how: str) -> None:
+        if each.state is State.DRAINING or self._is_stopping:
+            self._forget(each)
+            if how not in QUIET_ENDS:
+                logger.error("%s ended: %s", each.name, how)
+            return
+        is_successor = self._slots[each.number - 1].successor is each
+        slot = self._forget(each)
+        message = each.child.report.get("message", "")
+        if message:
+            sys.stderr.write(each.child.report["details"])
+        if not self._is_started:
+            message = message or f"the worker ended while it started: {how}"
+            is_mistake = each.child.report.get("code") == worker.EXIT_MISTAKE
+            self._failed(ConfigError(message) if is_mistake else StartupError(message))
+            return
+        what = f"{each.name} ended: {message or how}"
+        if is_successor:
+            self._end_reload(what)
+        elif slot.successor is not None:
+            logger.error("%s; its successor is starting", what)
+            slot.current, slot.successor = slot.successor, None
+        else:
+            self._schedule(slot, time.monotonic() - each.child.born, what)
+
+    def _forget(self, each: Worker) -> Slot:
+        """Remove a worker that has ended; return its slot, or an empty one."""
+        if each in self._draining:
+            self._draining.remove(each)
+            return Slot(each.number)
+        slot = self._slots[each.number - 1]
+        if slot.current is each:
+            slot.current = None
+        else:
+            slot.successor = None
+        return slot
+
+    def _schedule(self, slot: Slot, lived_s: float, what: str) -> None:
+        """Schedule the next worker; the delay grows with each worker that ended soon."""
+        is_first = lived_s >= LONG_LIFE_S or not slot.delay_s
+        slot.delay_s = RESTART_DELAY_S if is_first else min(slot.delay_s * 2, RESTART_DELAY_S_MAX)
+        slot.due = time.monotonic() + slot.delay_s
+        logger.error("%s; the next one starts in %.1f s", what, slot.delay_s)
+
+
+def with_siblings(job: worker.Job) -> worker.Job:
+    """Return the job with seats for its number of workers; one worker alone needs none."""
+    seats = capacity.seats(job.settings.workers)
+    return job if job.seats >= seats else replace(job, siblings=_core.Siblings(seats), seats=seats)
+
+
+def in_words(count: int) -> str:
+    """Return a number of workers as text."""
+    return f"{count} worker{'' if count == 1 else 's'}"

@@ -1,0 +1,366 @@
+"""HUP, TTIN and TTOU: other workers take over, and no request is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bolide.config.settings import resolve
+from bolide.server import supervisor
+from bolide.server.reload import unchangeable_kept
+from support.client import Connection
+from support.server import READY, Server, Start, clean_environ, wait_for_end
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+APP = """
+import asyncio, os, sys
+import bolide
+
+app = bolide.App()
+VERSION = {version!r}
+{more}
+
+@app.get("/")
+def version(request):
+    return VERSION
+
+@app.get("/pid")
+def pid(request):
+    return str(os.getpid())
+
+@app.get("/slow")
+async def slow(request):
+    print("in flight", file=sys.stderr, flush=True)
+    await asyncio.sleep(1)
+    return VERSION
+
+@app.post("/count")
+async def count(request):
+    return str(len(await request.body()))
+"""
+
+
+def write(folder: Path, version: str, more: str = "") -> None:
+    (folder / "app.py").write_text(APP.format(version=version, more=more))
+
+
+def get(server: Server, path: str = "/") -> bytes:
+    with server.connect() as client:
+        return client.get(path).content
+
+
+def workers_after(server: Server, before: list[int]) -> list[int]:
+    """Wait until those have ended; return the others."""
+    wait_until(lambda: not set(server.workers()) & set(before))
+    return server.workers()
+
+
+def serves(server: Server, version: bytes) -> None:
+    """Wait until it responds with that: a worker that is to drain accepts what is waiting."""
+    wait_until(lambda: get(server) == version)
+
+
+def reloaded(server: Server) -> None:
+    server.signal(signal.SIGHUP)
+    server.wait_line(r"reloaded in \d+\.\d s: \d workers?$")
+
+
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_a_reload_replaces_each_worker_by_one_with_the_application_of_now(
+    start: Start, tmp_path: Path, workers: str
+) -> None:
+    write(tmp_path, "old")
+    server = start("app:app", "--workers", workers, cwd=tmp_path)
+    before = server.workers()
+    write(tmp_path, "a newer one")  # the length differs, so no compiled file of the old one fits
+    reloaded(server)
+    serves(server, b"a newer one")
+    after = workers_after(server, before)
+    assert len(after) == int(workers)
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "ERROR" not in server.errors and "WARN" not in server.errors
+
+
+def test_workers_are_replaced_one_after_the_other(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "any")
+    server = start("app:app", "--workers", "2", cwd=tmp_path)
+    before = server.workers()
+    reloaded(server)
+    lines = re.findall(r"worker (\d) \(pid \d+\) serves; pid (\d+) drains", server.errors)
+    assert lines == [("1", str(before[0])), ("2", str(before[1]))]
+
+
+def test_a_request_in_flight_gets_its_response_from_the_worker_before(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, "old")
+    server = start("app:app", cwd=tmp_path)
+    with server.connect() as client, server.connect() as idle:
+        assert idle.get("/").content == b"old"
+        client.send(b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n")
+        server.wait_line("in flight")
+        write(tmp_path, "a newer one")
+        reloaded(server)
+        serves(server, b"a newer one")
+        reply = client.read()
+        assert (reply.status, reply.content, reply.is_last) == (200, b"old", True)
+        assert idle.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("raise LookupError('broken')", r"importing app failed: LookupError: broken"),
+        ("1 +", r"importing app failed: SyntaxError"),
+        (
+            "@app.on_startup\nasync def fail():\n    raise OSError('no database')",
+            "the application's startup failed: OSError: no database",
+        ),
+        ("os.kill(os.getpid(), 9)", r"signal SIGKILL"),
+    ],
+    ids=["import", "syntax", "startup", "killed"],
+)
+def test_a_broken_application_leaves_the_workers_before(
+    start: Start, tmp_path: Path, more: str, message: str
+) -> None:
+    write(tmp_path, "old")
+    server = start("app:app", "--workers", "2", cwd=tmp_path)
+    before = server.workers()
+    write(tmp_path, "a newer one", more)
+    server.signal(signal.SIGHUP)
+    server.wait_line(
+        rf"the reload has failed: worker 1 \(pid \d+\) ended: {message}.*; no worker was replaced$"
+    )
+    assert server.workers() == before
+    assert get(server) == b"old"
+    write(tmp_path, "the repaired one")
+    reloaded(server)
+    serves(server, b"the repaired one")
+
+
+HANGS = """
+import time
+print("hanging", file=sys.stderr, flush=True)
+time.sleep(60)
+"""
+
+
+def test_another_reload_replaces_one_that_does_not_come_to_an_end(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, "old")
+    server = start("app:app", "--workers", "2", cwd=tmp_path)
+    write(tmp_path, "never", HANGS)
+    server.signal(signal.SIGHUP)
+    server.wait_line("hanging")
+    assert get(server) == b"old"
+    write(tmp_path, "the repaired one")
+    reloaded(server)
+    serves(server, b"the repaired one")
+    assert "ERROR" not in server.errors
+
+
+def test_a_stop_ends_a_reload(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "old")
+    server = start("app:app", cwd=tmp_path)
+    write(tmp_path, "never", HANGS)
+    server.signal(signal.SIGHUP)
+    server.wait_line("hanging")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
+def test_a_worker_that_ends_during_a_reload_is_followed_by_its_successor(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, "old")
+    server = start("app:app", cwd=tmp_path)
+    (before,) = server.workers()
+    (tmp_path / "gate").touch()
+    waiting = "import time\nprint('waiting', file=sys.stderr, flush=True)\n"
+    write(tmp_path, "newer", waiting + "while os.path.exists('gate'): time.sleep(0.01)")
+    server.signal(signal.SIGHUP)
+    server.wait_line("waiting")
+    os.kill(before, signal.SIGKILL)
+    server.wait_line(rf"pid {before}\) ended: signal SIGKILL; its successor is starting")
+    (tmp_path / "gate").unlink()
+    server.wait_line("reloaded")
+    assert get(server) == b"newer"
+    assert len(server.workers()) == 1
+
+
+def test_a_worker_that_does_not_drain_is_killed(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "old", "import time\n@app.get('/stuck')\ndef stuck(request): time.sleep(60)")
+    server = start("app:app", "--graceful-timeout-ms", "300", cwd=tmp_path)
+    (before,) = server.workers()
+    with server.connect() as client:
+        client.send(b"GET /stuck HTTP/1.1\r\nHost: test\r\n\r\n")
+        reloaded(server)
+        server.wait_line(rf"worker 1 \(pid {before}\) has not drained in time; killing it")
+        assert wait_for_end(before)
+    assert get(server) == b"old"
+
+
+def test_the_configuration_is_read_again(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "any")
+    config = tmp_path / "bolide.toml"
+    config.write_text("body_bytes_max = 10\n")
+    server = start("app:app", cwd=tmp_path)
+    sent = b"POST /count HTTP/1.1\r\nHost: test\r\nContent-Length: 11\r\n\r\nhello world"
+    with server.connect() as client:
+        client.send(sent)
+        assert client.read().status == 413
+    before = server.workers()
+    config.write_text("body_bytes_max = 11\nworkers = 2\n")
+    server.signal(signal.SIGHUP)
+    server.wait_line("reloaded in .*: 2 workers$")
+    before = workers_after(server, before)
+    with server.connect() as client:
+        client.send(sent)
+        assert client.read().content == b"11"
+    for text, message in {
+        "body_bytes_max = -1\n": "body_bytes_max in bolide.toml: -1",
+        "certificate = 'self-signed'\n": "TLS was switched on, which needs a restart",
+        "access_log = 'no/such/folder'\n": "cannot write the access log no/such/folder",
+    }.items():
+        config.write_text(text)
+        server.signal(signal.SIGHUP)
+        server.wait_line(f"cannot reload: .*{message}.*; the workers that run go on")
+    assert server.workers() == before
+
+
+def test_the_access_log_is_opened_again(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "any")
+    log, moved = tmp_path / "access.log", tmp_path / "access.log.1"
+    server = start("app:app", "--access-log", str(log), cwd=tmp_path)
+    get(server, "/first")
+    log.rename(moved)
+    reloaded(server)
+    get(server, "/second")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "/first" in moved.read_text() and "/second" not in moved.read_text()
+    assert "/second" in log.read_text()
+
+
+def test_workers_are_added_and_taken_away(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "any")
+    server = start("app:app", cwd=tmp_path)
+    for count in (2, 3):
+        server.signal(signal.SIGTTIN)
+        server.wait_line(f"from now on {count} workers")
+        server.wait_line("reloaded")  # those before knew of fewer
+        assert len({get(server, "/pid") for _ in range(100)}) > 1
+    before = server.workers()
+    for count in ("2 workers", "1 worker"):
+        server.signal(signal.SIGTTOU)
+        server.wait_line(f"from now on {count}$")
+    assert workers_after(server, before[1:]) == before[:1]
+    server.signal(signal.SIGTTOU)
+    server.wait_line("SIGTTOU is ignored: there is only one worker")
+    reloaded(server)
+    assert len(workers_after(server, before[:1])) == 1
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "ERROR" not in server.errors
+
+
+def test_addresses_stay_and_a_change_of_them_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    now = resolve({"host": "127.0.0.1", "port": 80}, environ={})
+    read = resolve({"bind": "127.0.0.1:81", "backlog": 5}, environ={})
+    kept = unchangeable_kept(now, read)
+    assert kept.addresses == now.addresses and kept.backlog == 5
+    (record,) = caplog.records
+    text = "port and bind were changed, which take effect after a restart"
+    assert record.getMessage() == text
+
+
+def test_a_terminal_keeps_its_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "isatty", lambda fd: fd == 1)
+    assert supervisor.has_terminal()
+    monkeypatch.setattr(os, "isatty", lambda _: False)
+    assert not supervisor.has_terminal()
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_no_request_is_lost_while_the_server_reloads_again_and_again(
+    start: Start, tmp_path: Path, workers: str
+) -> None:
+    """Five kinds of clients, each with a ledger: what is not a whole response is an error."""
+    write(tmp_path, "any")
+    server = start("app:app", "--workers", workers, cwd=tmp_path)
+    url = server.urls[0]
+    kinds = [
+        ["--connections", "8"],
+        ["--connections", "2", "--pipeline", "8"],
+        ["--connections", "2", "--no-keep-alive"],
+    ]
+    loads = [
+        subprocess.Popen(
+            [sys.executable, "-m", "bolide", "load", url, *kind, "-d", "6", "--json"],
+            env=clean_environ(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for kind in kinds
+    ]
+    uploads: list[str] = []
+    over = threading.Event()
+    uploading = threading.Thread(target=upload, args=(server, over, uploads))
+    uploading.start()
+    try:
+        for _ in range(6):
+            reloaded(server)
+        outputs = [load.communicate(timeout=60)[0] for load in loads]
+    finally:
+        over.set()
+        uploading.join()
+    assert set(uploads) == {"200 100000"}
+    for output in outputs:
+        assert '"failed": 0' in output, output
+
+
+def upload(server: Server, over: threading.Event, seen: list[str]) -> None:
+    """Upload one content after the other, each in two parts, on new connections."""
+    while not over.is_set():
+        with Connection(server.address) as client:
+            client.send(b"POST /count HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\n")
+            client.send(b"x" * 50_000)
+            over.wait(0.05)
+            client.send(b"x" * 50_000)
+            reply = client.read()
+            seen.append(f"{reply.status} {reply.content.decode()}")
+
+
+def test_an_application_object_is_served_by_new_workers(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import bolide\n"
+        "app = bolide.App()\n"
+        "@app.get('/')\n"
+        "def hello(request): return 'hello'\n"
+        "bolide.run(app, port=0)\n"
+    )
+
+    class Script(Server):
+        program = ()
+
+    server = Script(["script.py"], tmp_path)
+    try:
+        assert re.search(READY, server.wait_line(READY.pattern)[0])
+        before = server.workers()
+        reloaded(server)
+        assert len(workers_after(server, before)) == 1
+    finally:
+        server.close()
