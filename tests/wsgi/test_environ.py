@@ -270,10 +270,12 @@ def test_59_what_is_said_of_threads_and_processes_is_true(
         assert other.get("/p").json()["wsgi.multiprocess"] is True
 
 
-def test_59_errors_are_written_to_the_log(server: Server, client: Connection) -> None:
+def test_59_errors_are_written_to_standard_error_as_they_are(
+    server: Server, client: Connection
+) -> None:
     assert client.get("/errors").content == b"ok"
     for line in ("a line for the log", "flushed", "one", "two"):
-        server.wait_line(f"ERROR bolide.error: {line}$")
+        server.wait_line(f"^{line}$")
 
 
 def test_61_server_software(client: Connection) -> None:

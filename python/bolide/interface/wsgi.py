@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import io
-import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from bolide import _core
 from bolide.errors import ClientDisconnected
 
-__all__ = ["ErrorLog", "WsgiApplication"]
+__all__ = ["ErrorStream", "WsgiApplication"]
 
 Callback = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 LAST_WORDS_S: Final = 0.5
 """Seconds for threads to end at shutdown: only a view that still waits needs longer."""
 UNFINISHED_MAX: Final = 65_536
-"""Characters of an unfinished line that are held; a longer one is logged as it is."""
+"""Characters of an unfinished line that are held; a longer one is written as it is."""
 
 
 class WsgiApplication:
@@ -28,9 +29,8 @@ class WsgiApplication:
     """
 
     def __init__(self, app: Callback, *, root_path: str = "") -> None:
-        errors = ErrorLog(logging.getLogger("bolide.error"))
         self._core = _core.WsgiApp(
-            app, root_path=root_path, errors=errors, disconnected=ClientDisconnected
+            app, root_path=root_path, errors=ErrorStream(), disconnected=ClientDisconnected
         )
         self._threads: list[threading.Thread] = []
 
@@ -58,15 +58,14 @@ class WsgiApplication:
         self._threads.append(thread)
 
 
-class ErrorLog(io.TextIOBase):
-    """A text stream; the lines that one write completes are logged as one error.
+class ErrorStream(io.TextIOBase):
+    """A text stream to standard error, which does not mix the lines of threads.
 
-    An unfinished line belongs to the thread that writes it, and is logged at its end or by
-    `flush()`.
+    Lines are written as they are: what an application writes has its own format and level. An
+    unfinished line belongs to the thread that writes it, and is written at its end or by `flush()`.
     """
 
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
+    def __init__(self) -> None:
         self._own = threading.local()
 
     def writable(self) -> bool:
@@ -74,7 +73,7 @@ class ErrorLog(io.TextIOBase):
         return True
 
     def write(self, text: str, /) -> int:
-        """Write text; log the lines that it completes.
+        """Write the lines that the text completes.
 
         Raises:
             TypeError: it is not a str.
@@ -83,15 +82,23 @@ class ErrorLog(io.TextIOBase):
             raise TypeError(f"wsgi.errors takes str, not {type(text).__name__}")
         lines, end, rest = (getattr(self._own, "unfinished", "") + text).rpartition("\n")
         self._own.unfinished = rest
-        if end and lines:
-            self._logger.error("%s", lines)
+        if end:
+            _write_lines(lines)
         if len(rest) > UNFINISHED_MAX:
             self.flush()
         return len(text)
 
     def flush(self) -> None:
-        """Log the unfinished line."""
+        """Write the unfinished line."""
         unfinished = getattr(self._own, "unfinished", "")
         if unfinished:
             self._own.unfinished = ""
-            self._logger.error("%s", unfinished)
+            _write_lines(unfinished)
+
+
+def _write_lines(text: str) -> None:
+    """Write to the standard error of now; an application need not care whether anybody reads it."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):  # no reader, a full disk, or closed
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
