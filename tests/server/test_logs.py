@@ -1,9 +1,13 @@
-"""The form of a line on standard error."""
+"""The form of a line on standard error, and when lines are written."""
 
 import logging
 import re
+from pathlib import Path
+
+import pytest
 
 from bolide.server.logs import Formatter
+from support.server import Start
 
 
 def line(level: int, *, colours: bool = False) -> str:
@@ -24,3 +28,27 @@ def test_levels_have_one_width() -> None:
 def test_colours_are_for_terminals() -> None:
     assert "\x1b[33mWARN \x1b[0m" in line(logging.WARNING, colours=True)
     assert "\x1b" not in line(logging.WARNING)
+
+
+DISABLED = """
+import logging.config
+
+def disable():
+    handlers = {"all": {"class": "logging.StreamHandler"}}
+    logging.config.dictConfig({"version": 1, "handlers": handlers, "root": {"handlers": ["all"]}})
+"""
+AT_THE_IMPORT = "disable()\n"
+IN_THE_STARTUP = "app.on_startup(disable)\n"
+
+
+@pytest.mark.parametrize("where", [AT_THE_IMPORT, IN_THE_STARTUP])
+def test_logging_config_does_not_silence_the_server(
+    start: Start, tmp_path: Path, where: str
+) -> None:
+    handler = "@app.get('/')\ndef fail(request):\n    raise OSError('broken')\n"
+    text = f"from bolide import App\napp = App()\n{handler}{DISABLED}{where}"
+    (tmp_path / "configured.py").write_text(text)
+    server = start("configured.py", cwd=tmp_path)
+    with server.connect() as client:
+        assert client.get("/").status == 500
+    server.wait_line("ERROR bolide.error: GET / raised OSError")

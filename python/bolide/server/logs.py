@@ -33,6 +33,7 @@ class Formatter(logging.Formatter):
 
 def configure(level: str) -> None:
     """Write messages of `level` and above to standard error."""
+    keep_enabled()
     logger.setLevel(level.upper())
     if logger.handlers or logging.getLogger().handlers:
         return
@@ -40,3 +41,13 @@ def configure(level: str) -> None:
     handler.setFormatter(Formatter(colours=sys.stderr.isatty()))
     logger.addHandler(handler)
     logger.propagate = False
+
+
+def keep_enabled() -> None:
+    """Enable the loggers again after code of the application has run.
+
+    Unless it is asked not to, `logging.config` disables every logger that it does not name, and
+    then nobody would know why requests get 500. A level or handlers of the application's apply.
+    """
+    for name in ("bolide", "bolide.error"):
+        logging.getLogger(name).disabled = False

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from bolide import _core
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
-from bolide.server import forked, importer, lifespan, loop
+from bolide.server import forked, importer, lifespan, logs, loop
 from bolide.server.logs import logger
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
@@ -87,6 +87,7 @@ def run(job: Job, seat: int | None, channel_fd: int | None, report_fd: int) -> i
     try:
         if isinstance(job.source, str):
             app = importer.load(job.source, job.settings)
+            logs.keep_enabled()
         else:
             app = job.source
         tls = job.certificates.current if job.certificates is not None else None
@@ -111,6 +112,7 @@ async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: 
     redirection = Redirection(job.redirecting, job.listeners, job.settings)
     try:
         await service.startup(own_selector=own_selector)
+        logs.keep_enabled()
         if not stop.is_set():
             await redirection.listen(service, job.listeners)
     except (ConfigError, StartupError, SystemExit, KeyboardInterrupt) as error:
