@@ -239,14 +239,14 @@ def test_origins_of_websockets() -> None:
             settle({"websocket_origins": wrong})
 
 
-def test_where_responses_are_spooled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_responses_are_spooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/fast")
     assert settle({}).server_options(None)["spool_directory"] == "/fast"
     monkeypatch.delenv("TMPDIR")
     assert settle({}).server_options(None)["spool_directory"] == "/var/tmp"  # noqa: S108
     assert settle({"spool_directory": "off"}).server_options(None)["spool_directory"] is None
-    given = settle({"spool_directory": "/srv/spool"})
-    assert given.server_options(None)["spool_directory"] == "/srv/spool"
+    given = settle({"spool_directory": tmp_path})
+    assert given.server_options(None)["spool_directory"] == str(tmp_path)
 
 
 def test_words_are_separated_by_commas_or_given_as_a_list() -> None:

@@ -219,6 +219,39 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class SocketPath:
+    """The path of a UNIX socket; empty text means "not set"."""
+
+    metavar: str = "PATH"
+
+    def parse(self, value: object) -> str:
+        """Parse a path."""
+        text = Text(self.metavar, may_be_empty=True).parse(value)
+        if text.startswith("unix:"):
+            raise ValueError(f"has a scheme; give the path alone: {text.removeprefix('unix:')}")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory in which files can be created, or one of the `words` instead."""
+
+    words: tuple[str, ...]
+    metavar: str = "PATH"
+
+    def parse(self, value: object) -> str:
+        """Parse a path; look whether the directory is there."""
+        text = Text(self.metavar).parse(value)
+        if text in self.words:
+            return text
+        if not os.path.isdir(text):
+            raise ValueError("is not a directory; create it, or give another")
+        if not os.access(text, os.W_OK | os.X_OK):
+            raise ValueError("is a directory in which this user cannot create files; give another")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """A name or an address of this machine, without a port."""
 

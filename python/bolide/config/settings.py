@@ -25,6 +25,7 @@ from bolide.config.option import (
     Choice,
     Choices,
     Count,
+    Directory,
     Host,
     Kind,
     LogFile,
@@ -33,6 +34,7 @@ from bolide.config.option import (
     Origins,
     PathPrefix,
     Paths,
+    SocketPath,
     Switch,
     Text,
 )
@@ -121,7 +123,7 @@ class Settings:
     )
     uds: str = row(
         "",
-        Text("PATH", may_be_empty=True),
+        SocketPath(),
         LISTENING,
         "UNIX socket to listen on instead of host and port. Its mode follows the umask; uvicorn "
         "makes it 0666. nginx runs as another user and cannot connect to 0755: start the server "
@@ -217,7 +219,7 @@ class Settings:
     )
     spool_directory: str = row(
         "auto",
-        Text("PATH"),
+        Directory(("auto", "off")),
         PROCESSES,
         "Directory of temporary files for WSGI responses that clients do not read while other "
         "requests need their threads. auto is $TMPDIR or, if that is not set, /var/tmp, because "
