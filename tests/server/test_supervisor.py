@@ -49,7 +49,8 @@ def test_dead_worker_is_replaced(start: Start) -> None:
     server = start("basic.py", "--workers", "2")
     before = server.workers()
     os.kill(before[0], signal.SIGKILL)
-    server.wait_line(rf"worker 1 \(pid {before[0]}\) ended: signal SIGKILL; .* in 0\.1 s")
+    ended = server.wait_line(rf"worker 1 \(pid {before[0]}\) ended: signal SIGKILL; .* in 0\.1 s.*")
+    assert ended[0].endswith("; if nobody sent it, the kernel may have (out of memory: see dmesg)")
     server.wait_line("startup ran")
     after = server.workers()
     assert len(after) == 2
@@ -400,7 +401,7 @@ def test_file_in_the_place_of_a_socket_stays(start: Start, tmp_path: Path) -> No
     path.write_text("keep me")
     server = start("basic.py", "--uds", str(path), ready=False)
     assert server.wait() == 2
-    assert "a file that is not a socket is there" in server.errors
+    assert "a file that is not a socket is there; choose another path" in server.errors
     assert path.read_text() == "keep me"
 
 

@@ -28,6 +28,7 @@ NOT_LISTENING = "00000000"
 UNCONNECTED = "01"
 
 
+IN_THE_WAY = "a file that is not a socket is there; choose another path"
 NAME_BYTES_MAX = 107
 """Bytes of a UNIX socket's name; a zero follows (sun_path of unix(7))."""
 
@@ -206,7 +207,7 @@ def _make_way(address: Address) -> None:
             raise ConfigError(f"cannot listen on {address}: {missing}") from None
         return
     if not stat.S_ISSOCK(mode):
-        raise ConfigError(f"cannot listen on {address}: a file that is not a socket is there")
+        raise ConfigError(f"cannot listen on {address}: {IN_THE_WAY}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         refused = probe.connect_ex(address.path) == errno.ECONNREFUSED

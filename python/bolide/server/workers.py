@@ -37,8 +37,10 @@ from bolide.server.tls.channel import channel as open_channel
 if TYPE_CHECKING:
     from bolide.server.tls.certificates import Certificates
 
-QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
+KILLED = "signal SIGKILL"
+QUIET_ENDS = ("exit status 0", "signal SIGTERM", KILLED)
 """How a worker may end without a log line, after TERM: as requested, or killed by us."""
+OUT_OF_MEMORY = "; if nobody sent it, the kernel may have (out of memory: see dmesg)"
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
 LONG_LIFE_S = 10.0
 """A worker that ran this long did not fail at its start; it is replaced without a long delay."""
@@ -381,7 +383,9 @@ class Workers:
     def _ended(self, each: Worker, how: str) -> None:
         if each.state is State.DRAINING or self._is_stopping:
             self._forget(each)
-            if how not in QUIET_ENDS:
+            # Of several workers that fail at the first start, one is reported.
+            has_failed_too = not self._is_started and "message" in each.child.report
+            if how not in QUIET_ENDS and not has_failed_too:
                 logger.error("%s ended: %s", each.name, how)
             return
         is_successor = self._slots[each.number - 1].successor is each
@@ -420,7 +424,8 @@ class Workers:
         is_first = lived_s >= LONG_LIFE_S or not slot.delay_s
         slot.delay_s = RESTART_DELAY_S if is_first else min(slot.delay_s * 2, RESTART_DELAY_S_MAX)
         slot.due = time.monotonic() + slot.delay_s
-        logger.error("%s; the next one starts in %.1f s", what, slot.delay_s)
+        hint = OUT_OF_MEMORY if what.endswith(KILLED) else ""
+        logger.error("%s; the next one starts in %.1f s%s", what, slot.delay_s, hint)
 
 
 def with_siblings(job: worker.Job) -> worker.Job:
