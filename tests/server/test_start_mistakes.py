@@ -268,3 +268,27 @@ def test_interrupt_while_the_command_is_imported(tmp_path: Path, module: str) ->
     )
     assert done.stderr in ("", "\n")  # the second is click's
     assert done.returncode in (-signal.SIGINT, 130)
+
+
+def test_a_failed_import_is_reported_once_with_several_workers(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import missing_package\n")
+    for _ in range(3):
+        code, errors = serve(tmp_path, "--workers", "4")
+        assert code == 2
+        assert [line for line in errors.splitlines() if "ended" in line] == []
+        assert errors.splitlines()[-1].startswith("bolide: error: importing app failed: ")
+
+
+def test_a_path_of_a_socket_needs_no_scheme(tmp_path: Path) -> None:
+    code, _, errors = command("serve", "app:app", "--uds", "unix:/run/app.sock", cwd=tmp_path)
+    assert code == 2
+    wrong = "--uds: 'unix:/run/app.sock' has a scheme"
+    assert errors == f"bolide: error: {wrong}; give the path alone: /run/app.sock\n"
+
+
+def test_a_directory_for_spooled_responses_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("def app(environ, start_response):\n    return []\n")
+    code, errors = serve(tmp_path, "--spool-directory", "missing")
+    assert code == 2
+    wrong = "--spool-directory: 'missing' is not a directory"
+    assert errors == f"bolide: error: {wrong}; create it, or give another\n"
