@@ -263,7 +263,7 @@ fn an_idle_connection_and_an_unfinished_frame_have_deadlines() {
     assert_eq!(it.client.goaways, [(0x7fff_ffff, ErrorCode::NO_ERROR)]);
     it.settle();
     assert_eq!(it.client.goaways[1..], [(stream, ErrorCode::NO_ERROR)]);
-    assert!(it.client.client.is_ended());
+    assert!(it.client.is_ended());
 
     let mut it = Connected::new();
     it.client.open("GET", "/now", true);
@@ -301,7 +301,7 @@ fn a_drain_loses_no_request() {
     it.settle();
     assert_eq!(it.client.streams[&before].content, b"/later/before");
     assert_eq!(it.client.streams[&meanwhile].content, b"/later/meanwhile");
-    assert!(it.client.client.is_ended());
+    assert!(it.client.is_ended());
     assert_eq!(it.server.targets().len(), 2);
 }
 

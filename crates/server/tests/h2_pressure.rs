@@ -363,7 +363,7 @@ fn frames_that_are_not_requests_keep_no_connection_open() {
     it.settle();
     let codes: Vec<ErrorCode> = it.client.goaways.iter().map(|(_, code)| *code).collect();
     assert_eq!(codes, [ErrorCode::NO_ERROR, ErrorCode::NO_ERROR]);
-    assert!(it.client.client.is_ended());
+    assert!(it.client.is_ended());
 }
 
 #[test]

@@ -1,18 +1,21 @@
 //! HTTP/2 under random schedules: frames cut anywhere, also within records of TLS; windows and settings that change; resets; an application
-//! that responds when and how it likes; time; clients that end, leave or vanish; drains.
+//! that responds when and how it likes; WebSockets on streams; time; clients that end, leave or vanish; drains.
 //!
-//! After every schedule, either all go on until everything has its end: then each response is whole and belongs to its stream, and no
-//! stream was kept waiting for another. Or nobody moves any more but time: then every connection ends by itself. Nothing is left of either.
+//! After every schedule, either all go on until everything has its end: then each response is whole and belongs to its stream, no
+//! stream was kept waiting for another, and both sides of each WebSocket have received its messages. Or nobody moves any more but time: then
+//! every connection ends by itself. Nothing is left of either, and every application knows how its WebSocket ended.
 //!
-//! `schedule.rs` draws, `world.rs` runs, `judgement.rs` judges. `BOLIDE_MODEL_CASES` is the number of schedules of each test,
+//! `schedule.rs` draws, `world.rs` and `sockets.rs` run, `judgement.rs` and `of_sockets.rs` judge. `BOLIDE_MODEL_CASES` is the number of schedules of each test,
 //! `BOLIDE_MODEL_SEED` their seed.
 
 #[path = "../harness/mod.rs"]
 mod harness;
 mod judgement;
+mod of_sockets;
 #[path = "../model/panics.rs"]
 mod panics;
 mod schedule;
+mod sockets;
 mod world;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
@@ -113,6 +116,41 @@ fn large_responses_share_the_windows() {
         large: 20,
         windows: 2,
         ..PLAIN
+    };
+    hold(profile, Last::Finish);
+}
+
+const SOCKETS: Profile = Profile {
+    sockets: 16,
+    ..PLAIN
+};
+
+#[test]
+fn websockets_beside_requests_receive_everything() {
+    for is_tls in [false, true] {
+        hold(Profile { is_tls, ..SOCKETS }, Last::Finish);
+    }
+}
+
+#[test]
+fn websockets_whose_clients_fall_silent_end_by_themselves() {
+    for is_tls in [false, true] {
+        let profile = Profile {
+            ends: 2,
+            is_tls,
+            ..SOCKETS
+        };
+        hold(profile, Last::FallSilent);
+    }
+}
+
+#[test]
+fn websockets_of_many_streams_share_the_windows() {
+    let profile = Profile {
+        sockets: 60,
+        windows: 8,
+        stalls: 1,
+        ..SOCKETS
     };
     hold(profile, Last::Finish);
 }

@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::Union;
 use wire::h2::settings;
+use wire::websocket::Kind as MessageKind;
 
 /// Less than any timeout, in all of a schedule: what must not expire, does not.
 const ADVANCE_MS_MAX: u64 = 50;
@@ -21,6 +22,8 @@ pub(crate) struct Profile {
     pub(crate) stalls: u32,
     /// Clients that end or vanish.
     pub(crate) ends: u32,
+    /// WebSockets.
+    pub(crate) sockets: u32,
 }
 
 pub(crate) const PLAIN: Profile = Profile {
@@ -29,6 +32,7 @@ pub(crate) const PLAIN: Profile = Profile {
     windows: 4,
     stalls: 0,
     ends: 0,
+    sockets: 0,
 };
 
 /// What the application does with a request.
@@ -48,6 +52,61 @@ pub(crate) enum Kind {
     Panics,
 }
 
+/// What the application does with a WebSocket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    Echo,
+    /// It sends back what arrives through the mailbox.
+    Post,
+    /// It wants each message separately.
+    Slow,
+    /// It decides later whether it accepts.
+    Later,
+    Subscribes,
+    Panics,
+}
+
+/// What a WebSocket's client does, or its application. A move that is not possible has no effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SocketMove {
+    /// The client writes a message of that length in so many frames; 0 is one that is compressed.
+    Message {
+        bytes: u32,
+        frames: u8,
+        kind: MessageKind,
+    },
+    /// So many short messages.
+    Burst(u16),
+    Ping,
+    Close,
+    Invalid,
+    /// So many octets of what was written, in a DATA frame.
+    Carry(u16),
+    End,
+    Reset,
+    Give(u32),
+    Accept,
+    Refuse,
+    Post(u32),
+    PostClose,
+    Read,
+    Fail,
+}
+
+impl SocketMove {
+    pub(crate) fn is_of_client(self) -> bool {
+        !matches!(
+            self,
+            SocketMove::Accept
+                | SocketMove::Refuse
+                | SocketMove::Post(_)
+                | SocketMove::PostClose
+                | SocketMove::Read
+                | SocketMove::Fail
+        )
+    }
+}
+
 /// What a handler does later. An act that is not possible has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
@@ -64,6 +123,12 @@ pub(crate) enum Act {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Move {
     Open(Kind),
+    OpenSocket(Way),
+    Socket {
+        which: u8,
+        each: SocketMove,
+    },
+    Publish(u16),
     Data {
         which: u8,
         bytes: u16,
@@ -178,6 +243,60 @@ fn one(profile: Profile) -> impl Strategy<Value = Move> {
     ]
 }
 
+fn ways() -> impl Strategy<Value = Way> {
+    prop_oneof![
+        4 => Just(Way::Echo),
+        2 => Just(Way::Post),
+        2 => Just(Way::Slow),
+        3 => Just(Way::Later),
+        3 => Just(Way::Subscribes),
+        1 => Just(Way::Panics),
+    ]
+}
+
+fn socket_moves() -> impl Strategy<Value = SocketMove> {
+    let length = || prop_oneof![8 => 0..200_u32, 2 => 0..5_000_u32, 1 => 0..150_000_u32];
+    let kind = prop_oneof![2 => Just(MessageKind::Text), 1 => Just(MessageKind::Binary)];
+    let rare = prop_oneof![
+        2 => Just(SocketMove::Ping),
+        2 => (1..1_500_u16).prop_map(SocketMove::Burst),
+        1 => Just(SocketMove::Close),
+        1 => Just(SocketMove::Invalid),
+        1 => Just(SocketMove::End),
+        1 => Just(SocketMove::Reset),
+        2 => Just(SocketMove::Refuse),
+        1 => Just(SocketMove::PostClose),
+        1 => Just(SocketMove::Fail),
+    ];
+    prop_oneof![
+        8 => (length(), 0..4_u8, kind)
+            .prop_map(|(bytes, frames, kind)| SocketMove::Message { bytes, frames, kind }),
+        6 => (1..20_000_u16).prop_map(SocketMove::Carry),
+        4 => (1..30_u16).prop_map(SocketMove::Carry),
+        2 => windows().prop_map(|bytes| SocketMove::Give(bytes.max(1))),
+        4 => Just(SocketMove::Accept),
+        5 => length().prop_map(SocketMove::Post),
+        4 => Just(SocketMove::Read),
+        2 => rare,
+    ]
+}
+
+/// A move of the requests, or of the WebSockets beside them.
+fn any_one(profile: Profile) -> BoxedStrategy<Move> {
+    if profile.sockets == 0 {
+        return one(profile).boxed();
+    }
+    let of_socket = (any::<u8>(), socket_moves());
+    let of_socket = of_socket.prop_map(|(which, each)| Move::Socket { which, each });
+    prop_oneof![
+        60 => one(profile),
+        profile.sockets => ways().prop_map(Move::OpenSocket),
+        4 * profile.sockets => of_socket,
+        profile.sockets.div_ceil(4) => (0..2_000_u16).prop_map(Move::Publish),
+    ]
+    .boxed()
+}
+
 pub(crate) fn moves(profile: Profile) -> impl Strategy<Value = Vec<Move>> {
-    vec(one(profile), 1..MOVES_MAX)
+    vec(any_one(profile), 1..MOVES_MAX)
 }

@@ -11,9 +11,10 @@ use server::{Command, FilePart, Response};
 use crate::harness::h2::H2Client;
 use crate::harness::tls::h2_configs;
 use crate::harness::{Server, response};
-use crate::judgement;
 use crate::panics;
-use crate::schedule::{Act, Kind, Move};
+use crate::schedule::{Act, Kind, Move, Way};
+use crate::sockets::Sockets;
+use crate::{judgement, of_sockets};
 
 const TRAILERS: &[u8] = b"x-end: yes\r\n";
 const FILE_BYTES: usize = 65_536;
@@ -23,6 +24,8 @@ const ROUNDS_MAX: usize = 600;
 /// Waits within which every connection has ended.
 const WAITS_MAX: usize = 2000;
 const WRITTEN_BYTES_MAX: usize = 500_000;
+/// Rounds without news after which WebSockets have received everything.
+const QUIET_ROUNDS: usize = 10;
 
 /// What follows the moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +63,9 @@ pub(crate) struct World {
     pub(crate) client: H2Client,
     clock: Arc<AtomicU64>,
     pub(crate) asked: Vec<Asked>,
+    pub(crate) sockets: Sockets,
+    /// The streams of WebSockets that were open when nobody had anything to send.
+    pub(crate) closes_last: Vec<u32>,
     pub(crate) is_draining: bool,
     has_left: bool,
     /// Both sides have ended.
@@ -104,8 +110,10 @@ fn file_content() -> Vec<u8> {
 
 impl World {
     fn new(is_tls: bool) -> World {
-        let (mut server, clock) =
-            Server::with_manual_clock(|config| config.accepts_prior_knowledge = true);
+        let (mut server, clock) = Server::with_manual_clock(|config| {
+            config.accepts_prior_knowledge = true;
+            config.limits.websocket_queued_bytes_max = 100_000;
+        });
         let client = match is_tls {
             false => H2Client::new(server.connect()),
             true => H2Client::with_tls(server.connect_with_tls(&h2_configs().0)),
@@ -115,6 +123,8 @@ impl World {
             client,
             clock,
             asked: Vec::new(),
+            sockets: Sockets::default(),
+            closes_last: Vec::new(),
             is_draining: false,
             has_left: false,
             has_closed: false,
@@ -126,6 +136,12 @@ impl World {
     fn make(&mut self, each: Move) {
         match each {
             Move::Open(kind) => self.open(kind),
+            Move::OpenSocket(way) => self.open_socket(way),
+            Move::Socket { which, each } => {
+                let (server, client) = (&mut self.server, &mut self.client);
+                self.sockets.make(server, client, which, each);
+            }
+            Move::Publish(bytes) => self.sockets.publish(&self.server, bytes),
             Move::Data {
                 which,
                 bytes,
@@ -156,16 +172,17 @@ impl World {
             Move::Setting(identifier, value) => self.client.announce(identifier, value),
             Move::Ping => self.client.ping(),
             Move::Send(bytes) => self.client.send(usize::from(bytes)),
-            Move::Pass => self.server.pass(),
-            Move::Receive => self.client.receive(),
+            Move::Pass => self.pass(),
+            Move::Receive => self.receive(),
             Move::Act { which, act } => self.act_on_one(which, act),
             Move::Advance(ms) => self.advance(ms),
             Move::Stall(ms) => {
-                self.has_stalled = true;
+                self.stall();
                 self.advance(ms);
             }
             Move::Drain => {
                 self.is_draining = true;
+                self.sockets.note(|it| it.has_drained = true);
                 self.server.worker.drain();
             }
             Move::Leave => {
@@ -173,9 +190,31 @@ impl World {
                 self.client.leave();
             }
             Move::HalfClose if self.client.has_finished() => {}
-            Move::HalfClose => self.client.finish(),
-            Move::Vanish => self.client.vanish(),
+            Move::HalfClose => {
+                self.client.finish();
+                self.sockets.note(|it| it.is_lost = true);
+            }
+            Move::Vanish => {
+                self.client.vanish();
+                self.sockets.note(|it| it.is_lost = true);
+            }
         }
+    }
+
+    /// Something may be late from now on.
+    fn stall(&mut self) {
+        self.has_stalled = true;
+        self.sockets.note(|it| it.has_stalled = true);
+    }
+
+    fn pass(&mut self) {
+        self.server.pass();
+        self.sockets.note_calls(&self.server);
+    }
+
+    fn receive(&mut self) {
+        self.client.receive();
+        self.sockets.read(&mut self.client);
     }
 
     fn advance(&mut self, ms: u64) {
@@ -212,6 +251,15 @@ impl World {
             written: Vec::new(),
             informed: 0,
         });
+    }
+
+    fn open_socket(&mut self, way: Way) {
+        if !self.has_left {
+            let causes = self.sockets.open(&mut self.client, way);
+            causes.has_drained = self.is_draining;
+            causes.has_stalled = self.has_stalled;
+            causes.is_lost |= self.client.has_finished();
+        }
     }
 
     /// One of the requests that are not over.
@@ -343,7 +391,8 @@ impl World {
             return Err(format!("the server panicked: {text}"));
         }
         let has_deadline = self.server.worker.before_wait().is_some();
-        let is_owed = self.asked.iter().any(|asked| self.owes(asked));
+        let is_owed =
+            self.asked.iter().any(|asked| self.owes(asked)) || self.sockets.is_owed(&self.server);
         if !self.server.is_empty() && !has_deadline && !is_owed {
             return Err("a connection waits for ever".to_owned());
         }
@@ -360,12 +409,20 @@ impl World {
                 self.client.data(asked.stream, b"", true);
             }
         }
+        let (mut quiet_rounds, mut before) = (0, None);
         for _ in 0..ROUNDS_MAX {
+            let reached = self.sockets.go_on(&mut self.server, &mut self.client);
             self.client.send(usize::MAX);
-            self.server.pass();
-            self.client.receive();
+            self.pass();
+            self.receive();
             self.complete(true);
             self.check()?;
+            let is_quiet = before.replace(reached) == Some(reached) && !self.client.has_pending();
+            quiet_rounds = if is_quiet { quiet_rounds + 1 } else { 0 };
+            if quiet_rounds == QUIET_ROUNDS {
+                of_sockets::of_rest(self)?;
+                self.closes_last.extend(self.sockets.close(&self.client));
+            }
             let is_over = self.client.streams.values().all(|it| it.is_over());
             let is_rest = is_over && !self.client.has_pending() && !self.is_leaving();
             if self.client.is_ended() || is_rest {
@@ -379,19 +436,22 @@ impl World {
             return Err("the connection is open after its last response".to_owned());
         }
         self.has_ended = self.client.is_ended();
-        judgement::of_end(self)
+        judgement::of_end(self)?;
+        of_sockets::of_end(self)
     }
 
-    fn is_leaving(&self) -> bool {
+    pub(crate) fn is_leaving(&self) -> bool {
         self.has_left || self.is_draining
     }
 
     /// Nobody moves but time. The connection ends by itself.
     fn fall_silent(&mut self) -> Result<(), String> {
+        self.stall();
         for _ in 0..WAITS_MAX {
             self.complete(false);
-            self.server.pass();
-            self.client.receive();
+            self.sockets.read_on(&mut self.server);
+            self.pass();
+            self.receive();
             if self.client.is_ended() {
                 return Ok(());
             }
@@ -401,6 +461,7 @@ impl World {
                 Some(wait_ms) => self.advance(wait_ms.max(1)),
                 None if self.server.is_empty() => {}
                 None if self.asked.iter().any(|asked| self.owes(asked)) => {}
+                None if self.sockets.is_owed(&self.server) => {}
                 None => break,
             }
         }
@@ -411,6 +472,7 @@ impl World {
     fn end(mut self) -> Result<(), String> {
         self.client.vanish();
         self.has_closed = true;
+        self.stall();
         for _ in 0..100 {
             self.server.pass();
             self.clock.fetch_add(1000, Ordering::Relaxed);
@@ -422,6 +484,7 @@ impl World {
         if let Some(asked) = self.asked.iter().find(|asked| self.owes(asked)) {
             return Err(format!("{} was not notified of its end", asked.target));
         }
+        of_sockets::of_reports(&self)?;
         let aborted = &self.server.worker.app.aborted;
         for (at, (id, _)) in aborted.iter().enumerate() {
             if aborted[..at].iter().any(|(other, _)| other == id) {

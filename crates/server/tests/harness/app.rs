@@ -22,7 +22,8 @@ pub(crate) struct Called {
 /// `ahead` responds and has more work to do after that. `begun/N` sends N parts during the call and continues through the mailbox. `open`
 /// does not end its content. `slow` takes so long that another thread sends meanwhile. `file` posts the next of `files` during the call.
 /// A WebSocket below `ws/` is accepted at once, and `ws/echo` sends back what arrives during the call, `ws/post` through the mailbox,
-/// `ws/slow` wants each message separately, `ws/sub/TOPIC` subscribes, `ws/panic` panics; `ws/later` is left to the test.
+/// `ws/slow` wants each message separately, `ws/sub/TOPIC` subscribes, `ws/panic` panics; `ws/later` is left to the test. More segments
+/// tell several of them apart.
 /// `early` responds in any case. `panic*` panics. Everything else gets its target.
 pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
@@ -95,9 +96,11 @@ impl TestApp {
         }
     }
 
-    fn target_of(&self, id: ExchangeId) -> &str {
+    /// What a WebSocket does: the segment of its target after `/ws/`.
+    fn manner_of(&self, id: ExchangeId) -> &str {
         let call = self.called.iter().find(|each| each.id == id);
-        &call.expect("it was called").target
+        let target = &call.expect("it was called").target;
+        target.split('/').nth(2).expect("it is below /ws/")
     }
 
     fn may_panic(&mut self, id: ExchangeId) {
@@ -329,15 +332,15 @@ impl App for TestApp {
 
     fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>, _: &mut Responder) {
         let target = String::from_utf8_lossy(request.head.target()).into_owned();
-        if target != "/ws/later" {
+        if !target.starts_with("/ws/later") {
             let opening = Opening {
                 subprotocol: offer.subprotocols().next().map(<[u8]>::to_vec),
                 fields: b"X-Field: 1\r\n".to_vec(),
             };
             self.mailbox.post(request.id, Command::Open(opening));
         }
-        if let Some(topic) = target.strip_prefix("/ws/sub/") {
-            let topic = topic.as_bytes().to_vec();
+        if target.starts_with("/ws/sub/") {
+            let topic = target.split('/').nth(3).unwrap_or("").into();
             self.mailbox.post(request.id, Command::Subscribe(topic));
         }
         self.called.push(Called {
@@ -354,20 +357,20 @@ impl App for TestApp {
         content: MessageContent<'_>,
     ) -> Appetite {
         self.messages.push((id, kind, content.to_vec()));
-        match self.target_of(id) {
-            "/ws/slow" => Appetite::Enough,
-            "/ws/panic" => panic!("as the test wants it"),
+        match self.manner_of(id) {
+            "slow" => Appetite::Enough,
+            "panic" => panic!("as the test wants it"),
             _ => Appetite::More,
         }
     }
 
     fn messages_end(&mut self, id: ExchangeId, responder: &mut Responder) {
-        let target = self.target_of(id).to_owned();
+        let manner = self.manner_of(id).to_owned();
         let new = self.messages.iter().skip(self.messages_seen);
         for (_, kind, content) in new.filter(|(to, ..)| *to == id) {
-            match target.as_str() {
-                "/ws/echo" => responder.send_message(*kind, content),
-                "/ws/post" => {
+            match manner.as_str() {
+                "echo" => responder.send_message(*kind, content),
+                "post" => {
                     let command = Command::Message(*kind, content.clone());
                     self.mailbox.post(id, command);
                 }

@@ -1,7 +1,6 @@
 //! The other end of an HTTP/2 connection: writes frames, reads them strictly, and checks every response's order and windows.
 
 use std::collections::BTreeMap;
-use std::os::unix::net::UnixStream;
 
 use wire::h2::{
     BlockLimits, Decoder, Encoder, ErrorCode, FRAME_BYTES_MAX, Frame, PREFACE, Parsed, frame,
@@ -9,7 +8,8 @@ use wire::h2::{
 };
 
 use super::Client;
-use super::tls::{End, TlsClient, h2_configs};
+use super::carrier::Carrier;
+use super::tls::h2_configs;
 
 const LIMITS: BlockLimits = BlockLimits {
     section_bytes_max: 1 << 20,
@@ -43,12 +43,7 @@ impl Arrived {
 }
 
 pub(crate) struct H2Client {
-    pub(crate) client: Client,
-    tls: Option<TlsClient>,
-    /// Records that are not sent yet.
-    records: Vec<u8>,
-    /// It sends no more.
-    has_finished: bool,
+    carrier: Carrier,
     encoder: Encoder,
     decoder: Decoder,
     /// Not sent yet.
@@ -72,14 +67,20 @@ pub(crate) struct H2Client {
 
 impl H2Client {
     pub(crate) fn new(client: Client) -> H2Client {
+        H2Client::over(Carrier::new(client))
+    }
+
+    /// The same over TLS.
+    pub(crate) fn with_tls(client: Client) -> H2Client {
+        H2Client::over(Carrier::with_tls(client, &h2_configs().1))
+    }
+
+    fn over(carrier: Carrier) -> H2Client {
         let mut pending = PREFACE.to_vec();
         frame::push_settings(&mut pending, &[]);
         let window_bytes = i64::from(settings::WINDOW_BYTES);
         H2Client {
-            client,
-            tls: None,
-            records: Vec::new(),
-            has_finished: false,
+            carrier,
             encoder: Encoder::new(),
             decoder: Decoder::new(4096),
             pending,
@@ -95,14 +96,6 @@ impl H2Client {
             room_bytes: window_bytes,
             initial_room_bytes: window_bytes,
             next: 1,
-        }
-    }
-
-    /// The same over TLS.
-    pub(crate) fn with_tls(client: Client) -> H2Client {
-        H2Client {
-            tls: Some(TlsClient::with(&h2_configs().1)),
-            ..H2Client::new(client)
         }
     }
 
@@ -243,34 +236,21 @@ impl H2Client {
 
     /// Ends the sending side. What is written and not sent is lost.
     pub(crate) fn finish(&mut self) {
-        if let Some(tls) = &mut self.tls {
-            tls.offer_end();
-            let records = tls.records();
-            self.records.extend(records);
-            self.client.send_some(&std::mem::take(&mut self.records));
-        }
         self.pending.clear();
-        self.has_finished = true;
-        self.client.end();
+        self.carrier.finish();
     }
 
     /// Is gone, without a word.
     pub(crate) fn vanish(&mut self) {
-        let (ours, _) = UnixStream::pair().expect("a pair of sockets");
-        self.client = Client::new(ours.into());
-        self.tls = None;
-        self.has_finished = true;
+        self.carrier.vanish();
     }
 
     pub(crate) fn has_finished(&self) -> bool {
-        self.has_finished
+        self.carrier.has_finished()
     }
 
     pub(crate) fn is_ended(&mut self) -> bool {
-        match &self.tls {
-            Some(tls) => tls.end.is_some(),
-            None => self.client.is_ended(),
-        }
+        self.carrier.is_ended()
     }
 
     pub(crate) fn ping(&mut self) {
@@ -278,46 +258,23 @@ impl H2Client {
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        !self.pending.is_empty() || !self.records.is_empty()
+        !self.pending.is_empty() || self.carrier.has_records()
     }
 
     /// Sends at most so many bytes of what is written, wherever frames end.
     pub(crate) fn send(&mut self, bytes_max: usize) {
-        if self.is_ended() || self.has_finished {
-            self.records.clear();
-            return self.pending.clear();
-        }
-        let count = self.pending.len().min(bytes_max);
-        let Some(tls) = &mut self.tls else {
-            let sent = self.client.send_some(&self.pending[..count]);
-            self.pending.drain(..sent);
-            return;
-        };
-        tls.offer(&self.pending[..count]);
-        self.pending.drain(..count);
-        self.records.extend(tls.records());
-        let count = self.records.len().min(bytes_max);
-        let sent = self.client.send_some(&self.records[..count]);
-        self.records.drain(..sent);
+        self.carrier.send(&mut self.pending, bytes_max);
     }
 
     /// Reads what has arrived.
     pub(crate) fn receive(&mut self) {
-        match &mut self.tls {
-            None => self.received.extend(self.client.take_bytes()),
-            Some(tls) => {
-                tls.pull_some(self.client.socket(), usize::MAX);
-                self.received.append(&mut tls.received);
-                let is_right = self.has_finished || !matches!(tls.end, Some(End::Failed(_)));
-                assert!(is_right, "{:?}", tls.end);
-            }
-        }
+        self.received.extend(self.carrier.take_bytes());
         self.read_frames();
     }
 
     /// Reads at most so many bytes of what has arrived, without TLS.
     pub(crate) fn receive_some(&mut self, bytes_max: usize) {
-        self.received.extend(self.client.take_some(bytes_max));
+        self.received.extend(self.carrier.take_some(bytes_max));
         self.read_frames();
     }
 

@@ -6,6 +6,8 @@
 )]
 
 mod app;
+pub(crate) mod carrier;
+pub(crate) mod causes;
 mod client;
 pub(crate) mod connected;
 pub(crate) mod h2;

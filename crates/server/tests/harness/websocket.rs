@@ -67,27 +67,57 @@ pub(crate) fn close(code: u16, reason: &str) -> Vec<u8> {
     frame
 }
 
-/// A client of one WebSocket.
-pub(crate) struct WebSocketClient {
-    pub(crate) client: Client,
+/// A message in so many frames, if it is long enough.
+pub(crate) fn fragments(kind: Kind, content: &[u8], frames: u8) -> Vec<u8> {
+    if frames < 2 || content.len() < usize::from(frames) {
+        return message(kind, content);
+    }
+    let part_bytes = content.len().div_ceil(usize::from(frames)).min(60_000);
+    let count = content.len().div_ceil(part_bytes);
+    let mut bytes = Vec::new();
+    for (index, part) in content.chunks(part_bytes).enumerate() {
+        let mut frame = message(kind, part);
+        let is_last = index + 1 == count;
+        let opcode = match (index, frame.first()) {
+            (0, Some(first)) => first & 0x0f,
+            _ => 0,
+        };
+        if let Some(first) = frame.first_mut() {
+            *first = u8::from(is_last) << 7 | opcode;
+        }
+        bytes.extend(frame);
+    }
+    bytes
+}
+
+/// Reads the frames of a server.
+pub(crate) struct Frames {
     receiver: Receiver,
     inflaters: Inflaters,
     unread: Vec<u8>,
-    /// The head of the response, without its empty line.
-    pub(crate) head: String,
 }
 
-impl WebSocketClient {
-    /// Sends everything; what the socket does not accept at once is sent while the server passes.
-    pub(crate) fn send(&self, frames: &[u8]) {
-        let sent = self.client.send_some(frames);
-        assert_eq!(sent, frames.len(), "the socket is full");
+impl Frames {
+    pub(crate) fn new(incoming: Incoming) -> Frames {
+        Frames {
+            receiver: Receiver::new(Role::Client, incoming),
+            inflaters: Inflaters::default(),
+            unread: Vec::new(),
+        }
+    }
+
+    /// Octets arrive, cut anywhere.
+    pub(crate) fn add(&mut self, octets: &[u8]) {
+        self.unread.extend_from_slice(octets);
+    }
+
+    /// Whether the last frame has not arrived whole.
+    pub(crate) fn is_within_frame(&self) -> bool {
+        !self.unread.is_empty()
     }
 
     /// The next frame or message, if it has arrived.
     pub(crate) fn take(&mut self) -> Option<Arrived> {
-        let new = self.client.take_bytes();
-        self.unread.extend_from_slice(&new);
         let received = self
             .receiver
             .receive(&mut self.unread, &LIMITS, &mut self.inflaters);
@@ -107,10 +137,32 @@ impl WebSocketClient {
         self.unread.drain(..used);
         arrived
     }
+}
+
+/// A client of one WebSocket.
+pub(crate) struct WebSocketClient {
+    pub(crate) client: Client,
+    frames: Frames,
+    /// The head of the response, without its empty line.
+    pub(crate) head: String,
+}
+
+impl WebSocketClient {
+    /// Sends everything; what the socket does not accept at once is sent while the server passes.
+    pub(crate) fn send(&self, frames: &[u8]) {
+        let sent = self.client.send_some(frames);
+        assert_eq!(sent, frames.len(), "the socket is full");
+    }
+
+    /// The next frame or message, if it has arrived.
+    pub(crate) fn take(&mut self) -> Option<Arrived> {
+        self.frames.add(&self.client.take_bytes());
+        self.frames.take()
+    }
 
     /// Whether nothing has arrived that was not taken.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        self.unread.is_empty() && self.client.is_quiet()
+        !self.frames.is_within_frame() && self.client.is_quiet()
     }
 }
 
@@ -141,11 +193,11 @@ impl Server {
         let head_bytes = end(&bytes).expect("pass_until has waited for it");
         let head = String::from_utf8_lossy(&bytes[..head_bytes]).into_owned();
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        let mut frames = Frames::new(incoming);
+        frames.add(&bytes[head_bytes + 4..]);
         WebSocketClient {
             client,
-            receiver: Receiver::new(Role::Client, incoming),
-            inflaters: Inflaters::default(),
-            unread: bytes.split_off(head_bytes + 4),
+            frames,
             head,
         }
     }

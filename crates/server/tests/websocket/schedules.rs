@@ -1,7 +1,8 @@
 //! Random schedules of a WebSocket: octets cut anywhere, moves of the application, time, slow readers, ends of both sides, drains.
 //!
 //! Checked in each run: what either side receives is a prefix of what the other has sent, in order, and all of it after a clean close; every
-//! WebSocket has one end; each side that waits has a deadline or an application that owes the next move; in the end nothing is left or held.
+//! WebSocket has one end, whose code and reason are those of what has happened; each side that waits has a deadline or an application that
+//! owes the next move; in the end nothing is left or held. WebSockets on streams have schedules of their own: `h2_schedules`.
 //!
 //! `BOLIDE_MODEL_CASES` is the number of schedules of each test, `BOLIDE_MODEL_SEED` varies them.
 
@@ -13,19 +14,27 @@ use proptest::prelude::*;
 use proptest::strategy::Union;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use server::{Close, CloseCode, Command, Compression, MessageKind};
-use wire::websocket::Incoming;
+use wire::websocket::{Deflater, Incoming, Inflater, Role, Sender, WindowBits};
 
 use crate::harness::Server;
-use crate::harness::websocket::{Arrived, WebSocketClient, close, handshake, ping, pong, text};
+use crate::harness::carrier::Carrier;
+use crate::harness::causes::Causes;
+use crate::harness::tls::configs;
+use crate::harness::websocket::{Arrived, Frames, close, fragments, handshake, ping, pong};
 
-const CASES: u32 = 150;
+const CASES: u32 = 80;
 const MOVES_MAX: usize = 60;
+const DEFLATE: &str = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
+/// Less than any timeout of a WebSocket.
+const STALL_MS: u32 = 10_000;
 const TARGETS: [&str; 4] = ["/ws/echo", "/ws/post", "/ws/slow", "/ws/sub/t"];
 
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    /// The client writes a message of that length, in so many frames.
-    Message(u32, u8),
+    /// The client writes a message of that length, in so many frames; 0 is one that is compressed.
+    Message(u32, u8, MessageKind),
+    /// So many short messages.
+    Burst(u16),
     Ping,
     Close,
     Invalid,
@@ -42,8 +51,25 @@ enum Move {
     /// Time passes.
     Wait(u32),
     HalfClose,
+    Vanish,
     Drain,
     Pass,
+}
+
+/// What carries the WebSocket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Manner {
+    is_tls: bool,
+    compression: Compression,
+}
+
+const PLAIN: Manner = Manner {
+    is_tls: false,
+    compression: Compression::Off,
+};
+
+fn kinds() -> impl Strategy<Value = MessageKind> {
+    prop_oneof![2 => Just(MessageKind::Text), 1 => Just(MessageKind::Binary)]
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -51,10 +77,11 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     let each = Union::new_weighted(vec![
         (
             30,
-            (length.clone(), 1..4_u8)
-                .prop_map(|(bytes, frames)| Move::Message(bytes, frames))
+            (length.clone(), 0..4_u8, kinds())
+                .prop_map(|(bytes, frames, kind)| Move::Message(bytes, frames, kind))
                 .boxed(),
         ),
+        (1, (1..1_500_u16).prop_map(Move::Burst).boxed()),
         (4, Just(Move::Ping).boxed()),
         (1, Just(Move::Close).boxed()),
         (1, Just(Move::Invalid).boxed()),
@@ -69,6 +96,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         (6, (1..5_000_u32).prop_map(Move::Wait).boxed()),
         (2, (5_000..30_000_u32).prop_map(Move::Wait).boxed()),
         (1, Just(Move::HalfClose).boxed()),
+        (1, Just(Move::Vanish).boxed()),
         (1, Just(Move::Drain).boxed()),
         (20, Just(Move::Pass).boxed()),
     ]);
@@ -80,15 +108,19 @@ struct World {
     server: Server,
     now_ms: Arc<AtomicU64>,
     target: &'static str,
-    client: WebSocketClient,
-    /// What the client has written and its socket has not taken.
+    carrier: Carrier,
+    frames: Frames,
+    deflater: Option<Deflater>,
+    /// What the client has written and its carrier has not taken.
     outbox: Vec<u8>,
     written: Vec<String>,
     posted: Vec<String>,
     published: Vec<String>,
     received: Vec<String>,
+    /// The client writes no more.
     has_closed: bool,
-    close_arrived: Option<u16>,
+    causes: Causes,
+    waited_ms: u32,
     has_ended: bool,
 }
 
@@ -98,80 +130,114 @@ fn content(who: char, number: usize, bytes: usize) -> String {
     content
 }
 
-/// A message in `frames` frames.
-fn fragments(content: &str, frames: u8) -> Vec<u8> {
-    let whole = text(content);
-    let head_bytes = whole.len() - content.len();
-    if frames < 2 || content.len() < usize::from(frames) {
-        return whole;
-    }
-    let mask = &whole[head_bytes - 4..head_bytes];
-    let part_bytes = content.len().div_ceil(usize::from(frames)).min(60_000);
+/// A handshake over the carrier, which the application accepts. Returns what follows the response.
+fn open(server: &mut Server, carrier: &mut Carrier, target: &str, lines: &str) -> Vec<u8> {
+    let mut outbox = handshake(target, lines).into_bytes();
     let mut bytes = Vec::new();
-    let count = content.len().div_ceil(part_bytes);
-    for (index, part) in content.as_bytes().chunks(part_bytes).enumerate() {
-        let first = u8::from(index == 0) | u8::from(index + 1 == count) << 7;
-        bytes.push(first);
-        match part.len() {
-            short @ 0..126 => bytes.push(0x80 | short as u8),
-            long => {
-                bytes.push(0x80 | 126);
-                bytes.extend_from_slice(&(long as u16).to_be_bytes());
-            }
-        }
-        bytes.extend_from_slice(mask);
-        bytes.extend(
-            part.iter()
-                .zip(mask.iter().cycle())
-                .map(|(byte, key)| byte ^ key),
-        );
-    }
-    bytes
+    let end = |bytes: &[u8]| bytes.windows(4).position(|part| part == b"\r\n\r\n");
+    server.pass_until(|_| {
+        carrier.send(&mut outbox, usize::MAX);
+        bytes.extend(carrier.take_bytes());
+        end(&bytes).is_some()
+    });
+    assert!(bytes.starts_with(b"HTTP/1.1 101 "));
+    let head_bytes = end(&bytes).expect("pass_until has waited for it");
+    bytes.split_off(head_bytes + 4)
 }
 
 impl World {
-    fn new(target: &'static str) -> World {
+    fn new(target: &'static str, manner: Manner) -> World {
         let (mut server, now_ms) = Server::with_manual_clock(|config| {
-            config.websocket.compression = Compression::Off;
+            config.websocket.compression = manner.compression;
             config.limits.websocket_queued_bytes_max = 100_000;
         });
-        let client = server.connect();
-        client.send(&handshake(target, ""));
-        let client = server.opened_with(client, Incoming::Plain);
+        let mut carrier = match manner.is_tls {
+            false => Carrier::new(server.connect()),
+            true => Carrier::with_tls(server.connect_with_tls(&configs().0), &configs().1),
+        };
+        let (lines, incoming, deflater) = match manner.compression {
+            Compression::Off => ("", Incoming::Plain, None),
+            Compression::Messages { level } => {
+                let deflater = Deflater::new(level, WindowBits::MAX, false);
+                (DEFLATE, Incoming::WithoutContext(None), Some(deflater))
+            }
+            Compression::Context { level } => {
+                let window = WindowBits::new(12).expect("a window");
+                let inflater = Inflater::new(window, true);
+                let deflater = Deflater::new(level, window, true);
+                (DEFLATE, Incoming::WithContext(inflater), Some(deflater))
+            }
+        };
+        let mut frames = Frames::new(incoming);
+        frames.add(&open(&mut server, &mut carrier, target, lines));
         World {
             server,
             now_ms,
             target,
-            client,
+            carrier,
+            frames,
+            deflater,
             outbox: Vec::new(),
             written: Vec::new(),
             posted: Vec::new(),
             published: Vec::new(),
             received: Vec::new(),
             has_closed: false,
-            close_arrived: None,
+            causes: Causes {
+                is_subscriber: target.starts_with("/ws/sub"),
+                ..Causes::default()
+            },
+            waited_ms: 0,
             has_ended: false,
         }
+    }
+
+    fn message(&mut self, bytes: u32, frames: u8, kind: MessageKind) {
+        let content = content('c', self.written.len(), bytes as usize);
+        let octets = content.as_bytes();
+        match (frames, &mut self.deflater) {
+            (0, Some(deflater)) => {
+                let sender = Sender::new(Role::Client);
+                sender.push_deflated(&mut self.outbox, kind, octets, [7; 4], deflater);
+            }
+            _ => self.outbox.extend(fragments(kind, octets, frames)),
+        }
+        self.written.push(content);
+    }
+
+    /// The client's last frame.
+    fn close(&mut self, code: u16, reason: &str) {
+        if !self.has_closed {
+            self.outbox.extend(close(code, reason));
+            self.causes.by_client = Some((code, reason.to_owned()));
+            self.has_closed = true;
+        }
+    }
+
+    fn post_close(&mut self, code: u16, reason: &str, command: Command) {
+        let id = self.server.exchange(self.target);
+        self.server.post(id, command);
+        let by_app = &mut self.causes.by_app;
+        by_app.get_or_insert_with(|| (code, reason.to_owned()));
     }
 
     fn run(&mut self, each: Move) {
         let id = self.server.exchange(self.target);
         match each {
-            Move::Message(bytes, frames) if !self.has_closed => {
-                let content = content('c', self.written.len(), bytes as usize);
-                self.outbox.extend(fragments(&content, frames));
-                self.written.push(content);
+            Move::Message(bytes, frames, kind) if !self.has_closed => {
+                self.message(bytes, frames, kind);
+            }
+            Move::Burst(messages) if !self.has_closed => {
+                (0..messages).for_each(|_| self.message(0, 1, MessageKind::Text));
             }
             Move::Ping if !self.has_closed => self.outbox.extend(ping(b"?")),
-            Move::Close if !self.has_closed => {
-                self.outbox.extend(close(1000, "done"));
-                self.has_closed = true;
-            }
+            Move::Close => self.close(1000, "done"),
             Move::Invalid if !self.has_closed => {
                 self.outbox.extend(b"\x83\x80\0\0\0\0");
                 self.has_closed = true;
+                self.causes.has_violated = true;
             }
-            Move::Message(..) | Move::Ping | Move::Close | Move::Invalid => {}
+            Move::Message(..) | Move::Burst(_) | Move::Ping | Move::Invalid => {}
             Move::Send(bytes) => self.send(usize::from(bytes)),
             Move::Receive => self.receive(),
             Move::Post(bytes) => {
@@ -190,46 +256,57 @@ impl World {
                     code: Some(CloseCode(3001)),
                     reason: "enough".into(),
                 };
-                self.server.post(id, Command::Close(close));
+                self.post_close(3001, "enough", Command::Close(close));
             }
             Move::Read => self.server.post(id, Command::Read),
-            Move::Fail => self.server.post(id, Command::Fail),
+            Move::Fail => self.post_close(1011, "", Command::Fail),
             Move::Wait(ms) => {
                 self.now_ms.fetch_add(ms.into(), Ordering::Relaxed);
+                self.waited_ms += ms;
+                self.causes.has_stalled = self.waited_ms >= STALL_MS;
                 self.server.pass();
             }
             Move::HalfClose if !self.has_ended => {
-                self.client.client.end();
-                (self.has_ended, self.has_closed) = (true, true);
-                self.outbox.clear();
+                self.carrier.finish();
+                self.end();
             }
             Move::HalfClose => {}
-            Move::Drain => self.server.worker.drain(),
+            Move::Vanish => {
+                self.carrier.vanish();
+                self.end();
+            }
+            Move::Drain => {
+                self.causes.has_drained = true;
+                self.server.worker.drain();
+            }
             Move::Pass => self.server.pass(),
         }
     }
 
+    /// The client has ended its side: what it has not sent is lost.
+    fn end(&mut self) {
+        (self.has_ended, self.has_closed, self.causes.is_lost) = (true, true, true);
+        self.outbox.clear();
+    }
+
     fn send(&mut self, bytes: usize) {
-        let part = self.outbox.get(..bytes).unwrap_or(&self.outbox);
-        if !part.is_empty() && !self.has_ended {
-            let count = self.client.client.send_some(part);
-            self.outbox.drain(..count);
-        }
+        self.carrier.send(&mut self.outbox, bytes);
     }
 
     fn receive(&mut self) {
-        while let Some(arrived) = self.client.take() {
+        self.frames.add(&self.carrier.take_bytes());
+        while let Some(arrived) = self.frames.take() {
             match arrived {
                 Arrived::Text(text) => self.received.push(text),
+                Arrived::Binary(content) => {
+                    let text = String::from_utf8(content).expect("it was text");
+                    self.received.push(text);
+                }
                 Arrived::Ping(content) if !self.has_closed => self.outbox.extend(pong(&content)),
                 Arrived::Ping(_) | Arrived::Pong(_) => {}
-                Arrived::Binary(_) => panic!("nobody sends binary data"),
-                Arrived::Close(code, _) => {
-                    assert_eq!(self.close_arrived.replace(code), None);
-                    if !self.has_closed {
-                        self.outbox.extend(close(code.max(1000), ""));
-                        self.has_closed = true;
-                    }
+                Arrived::Close(code, reason) => {
+                    assert_eq!(self.causes.arrived.replace((code, reason)), None);
+                    self.close(code, "");
                 }
             }
         }
@@ -237,17 +314,14 @@ impl World {
 
     /// Everyone does what is owed: the client sends, reads and closes, the application reads.
     fn finish(&mut self) {
-        if !self.has_closed {
-            self.outbox.extend(close(1000, "done"));
-            self.has_closed = true;
-        }
+        self.close(1000, "done");
         let id = self.server.exchange(self.target);
         for _ in 0..5_000 {
             self.send(usize::MAX);
             self.receive();
             self.server.post(id, Command::Read);
             self.server.pass();
-            let is_gone = self.server.is_empty() || self.client.client.is_ended();
+            let is_gone = self.server.is_empty() || self.carrier.is_ended();
             if is_gone && self.server.closed(self.target).is_some() {
                 break;
             }
@@ -266,10 +340,11 @@ impl World {
     }
 
     fn judge(&mut self) -> Result<(), String> {
-        let Some((code, _)) = self.server.closed(self.target) else {
+        let Some(reported) = self.server.closed(self.target) else {
             return Err("the application was not notified of the end".into());
         };
-        let is_clean = self.close_arrived == Some(1000) && code == 1000;
+        self.causes.check(&reported)?;
+        let is_clean = self.causes.is_clean(&reported) && self.causes.by_app.is_none();
         let delivered: Vec<String> = self
             .server
             .worker
@@ -308,8 +383,8 @@ fn prefix(what: &str, some: &[String], all: &[String], is_all: bool) -> Result<(
     }
 }
 
-fn hold(target: &'static str, moves: &[Move]) -> Result<(), String> {
-    let mut world = World::new(target);
+fn hold(target: &'static str, manner: Manner, moves: &[Move]) -> Result<(), String> {
+    let mut world = World::new(target, manner);
     for each in moves {
         world.run(*each);
     }
@@ -318,11 +393,11 @@ fn hold(target: &'static str, moves: &[Move]) -> Result<(), String> {
     world.judge()?;
     let World {
         mut server,
-        client,
+        carrier,
         now_ms,
         ..
     } = world;
-    drop(client);
+    drop(carrier);
     for _ in 0..40 {
         now_ms.fetch_add(1_000, Ordering::Relaxed);
         server.pass();
@@ -341,8 +416,7 @@ fn number<T: std::str::FromStr>(name: &str, otherwise: T) -> T {
         .unwrap_or(otherwise)
 }
 
-#[test]
-fn every_schedule_keeps_order_and_leaves_nothing() {
+fn hold_all(manner: Manner) {
     let number_of_seed: u64 = number("BOLIDE_MODEL_SEED", 0);
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&number_of_seed.to_le_bytes());
@@ -355,12 +429,38 @@ fn every_schedule_keeps_order_and_leaves_nothing() {
         };
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
         let held = TestRunner::new_with_rng(config, rng).run(&moves(), |moves| {
-            hold(target, &moves).map_err(TestCaseError::fail)
+            hold(target, manner, &moves).map_err(TestCaseError::fail)
         });
         match held {
             Ok(()) => {}
             Err(TestError::Fail(reason, moves)) => panic!("{target}: {reason}\n{moves:#?}"),
             Err(error) => panic!("{error}"),
         }
+    }
+}
+
+#[test]
+fn every_schedule_keeps_order_and_leaves_nothing() {
+    hold_all(PLAIN);
+}
+
+#[test]
+fn every_schedule_over_tls_keeps_order_and_leaves_nothing() {
+    hold_all(Manner {
+        is_tls: true,
+        ..PLAIN
+    });
+}
+
+#[test]
+fn every_schedule_with_compression_keeps_order_and_leaves_nothing() {
+    for compression in [
+        Compression::Messages { level: 1 },
+        Compression::Context { level: 1 },
+    ] {
+        hold_all(Manner {
+            compression,
+            ..PLAIN
+        });
     }
 }
