@@ -1,16 +1,21 @@
-"""WebSockets (points 34 to 42), byte by byte."""
+"""WebSockets (points 34 to 42), byte by byte.
+
+What an application can observe is the same over TLS and on a stream of HTTP/2.
+"""
 
 from __future__ import annotations
 
 import json
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from asgi.held import Seen, release, wait_held
+from asgi.held import Seen, wait_held
+from support.client import Connection
+from support.loops import Serving
 from support.server import Server, Start
 from support.waiting import wait_until
 from support.websocket import (
@@ -24,20 +29,68 @@ from support.websocket import (
     WebSocket,
     close_frame,
     closing,
-    connect,
     frame,
     handshake,
     text,
 )
+from support.websocket_carriers import CARRIERS, SECURE, connect_by, secured
 
 APP = "asgi/sockets.py"
+PLAIN = CARRIERS[0]
+
+by_every_carrier = pytest.mark.parametrize("carrier", CARRIERS)
 
 
 @pytest.fixture
-def socket(server: Server) -> Iterator[WebSocket]:
-    """Connect to the module's server."""
-    with connect(server) as socket:
+def carrier() -> str:
+    """Name what carries WebSockets, if the test does not."""
+    return PLAIN
+
+
+@pytest.fixture
+def server(carrier: str, serving: Serving) -> Server:
+    """Serve the application, with TLS if the carrier needs it."""
+    return serving(APP) if carrier == PLAIN else serving(APP, *SECURE)
+
+
+@pytest.fixture
+def socket(server: Server, carrier: str) -> Iterator[WebSocket]:
+    """Connect to it."""
+    with connect_by(carrier, server) as socket:
         yield socket
+
+
+def client(server: Server, carrier: str) -> Connection:
+    """Connect for a request."""
+    connection = server.connect()
+    if carrier != PLAIN:
+        secured(connection)
+    return connection
+
+
+@pytest.fixture
+def seen(server: Server, carrier: str) -> Seen:
+    """Return a function that asks what the application has noted under a name."""
+
+    def seen(name: str) -> Any:
+        with client(server, carrier) as asking:
+            return asking.get("/seen").json().get(name, 0)
+
+    return seen
+
+
+Release = Callable[[], None]
+
+
+@pytest.fixture
+def release(server: Server, carrier: str) -> Release:
+    """Return a function that lets the application go on."""
+
+    def release() -> None:
+        with client(server, carrier) as asking:
+            assert asking.get("/release").content == b"released"
+
+    return release
 
 
 def as_path(value: Any) -> str:
@@ -65,18 +118,19 @@ def test_34_a_scope_says_what_was_asked_for(socket: WebSocket) -> None:
 
 
 def test_34_the_handshake_waits_for_the_application(
-    server: Server, socket: WebSocket, seen: Seen
+    release: Release, socket: WebSocket, seen: Seen
 ) -> None:
     before = seen("held")
-    socket.send(handshake("/before/hold"))
+    socket.ask("/before/hold")
     wait_held(seen, before)
     assert not select.select([socket.socket], [], [], 0.05)[0]
-    release(server)
+    release()
     socket.read_opening()
     socket.say("held")
     assert socket.frame() == text("held")
 
 
+@by_every_carrier
 @pytest.mark.parametrize(
     ("path", "status"),
     [("close", 403), ("errors", 403), ("raise", 500), ("return", 403), ("send", 403)],
@@ -84,7 +138,7 @@ def test_34_the_handshake_waits_for_the_application(
 def test_35_an_application_that_does_not_accept(
     socket: WebSocket, seen: Seen, path: str, status: int
 ) -> None:
-    socket.send(handshake(f"/before/{path}"))
+    socket.ask(f"/before/{path}")
     reply = socket.read()
     assert (reply.status, reply.content) == (status, b"")
     if path == "close":
@@ -94,9 +148,10 @@ def test_35_an_application_that_does_not_accept(
         assert "not accepted" in seen("too early")
 
 
+@by_every_carrier
 @pytest.mark.parametrize("path", ["whole", "parts"])
 def test_35_a_denial_has_status_fields_and_content(socket: WebSocket, path: str) -> None:
-    socket.send(handshake(f"/denial/{path}"))
+    socket.ask(f"/denial/{path}")
     reply = socket.read()
     assert (reply.status, reply.content) == (401, b"not you")
     assert reply.get("x-reason") == "testing"
@@ -104,17 +159,18 @@ def test_35_a_denial_has_status_fields_and_content(socket: WebSocket, path: str)
 
 
 def test_35_a_denial_that_fails(socket: WebSocket) -> None:
-    socket.send(handshake("/denial/raise"))
+    socket.ask("/denial/raise")
     assert socket.read().status == 500
 
 
 def test_35_a_denial_cannot_become_an_acceptance(socket: WebSocket) -> None:
-    socket.send(handshake("/denial/accept"))
+    socket.ask("/denial/accept")
     reply = socket.read()
     assert reply.status == 401
     assert b"has its response already" in reply.content
 
 
+@by_every_carrier
 @pytest.mark.parametrize(
     ("sent", "code", "reason"),
     [
@@ -136,34 +192,42 @@ def test_36_a_disconnection_has_code_and_reason(
     assert seen("end") == ["websocket.disconnect", code, reason]
 
 
-def test_36_a_connection_that_ends_without_a_close_frame(server: Server, seen: Seen) -> None:
+@by_every_carrier
+def test_36_a_connection_that_ends_without_a_close_frame(
+    server: Server, carrier: str, seen: Seen
+) -> None:
     before = seen("ends")
-    with connect(server) as socket:
+    with connect_by(carrier, server) as socket:
         socket.open("/echo")
     wait_until(lambda: seen("ends") == before + 1)
     assert seen("end") == ["websocket.disconnect", 1006, ""]
 
 
+@by_every_carrier
 def test_36_messages_before_the_end_are_received_first(
-    server: Server, socket: WebSocket, seen: Seen
+    release: Release, socket: WebSocket, seen: Seen
 ) -> None:
     before = seen("held")
     socket.open("/collect")
     wait_held(seen, before)
     socket.send(frame(TEXT, "a") + frame(TEXT, "b") + close_frame(1001))
     assert socket.frame() == closing(1001)
-    release(server)
+    release()
     wait_until(lambda: seen("collected") == ["a", "b", 1001])
 
 
-def test_36_a_client_that_leaves_during_the_handshake(server: Server, seen: Seen) -> None:
+@by_every_carrier
+def test_36_a_client_that_leaves_during_the_handshake(
+    server: Server, carrier: str, seen: Seen
+) -> None:
     before = seen("waits")
-    with connect(server) as socket:
-        socket.send(handshake("/before/wait"))
+    with connect_by(carrier, server) as socket:
+        socket.ask("/before/wait")
         wait_until(lambda: seen("waits") == before + 1)
     wait_until(lambda: seen("gone") == ["websocket.disconnect", 1006])
 
 
+@by_every_carrier
 def test_37_either_text_or_bytes(socket: WebSocket, seen: Seen) -> None:
     socket.open("/sends")
     expected = [
@@ -188,6 +252,7 @@ def test_37_either_text_or_bytes(socket: WebSocket, seen: Seen) -> None:
     ]
 
 
+@by_every_carrier
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
@@ -231,6 +296,7 @@ def test_39_pings_and_fragments_are_the_servers(socket: WebSocket) -> None:
     assert frames == [text("\u20ac!"), Frame(BINARY, b"\xff")]
 
 
+@by_every_carrier
 def test_39_text_that_is_not_utf_8_is_refused(socket: WebSocket, seen: Seen) -> None:
     before = seen("ends")
     socket.open("/echo")
@@ -240,11 +306,12 @@ def test_39_text_that_is_not_utf_8_is_refused(socket: WebSocket, seen: Seen) -> 
     wait_until(lambda: seen("ends") == before + 1)
 
 
+@by_every_carrier
 @pytest.mark.parametrize("reads", [True, False])
 def test_40_sending_waits_for_a_client_that_does_not_read(
-    server: Server, seen: Seen, reads: bool
+    server: Server, carrier: str, seen: Seen, reads: bool
 ) -> None:
-    with WebSocket(server.address, receive_buffer_bytes=65_536) as socket:
+    with connect_by(carrier, server, receive_buffer_bytes=65_536) as socket:
         before = seen("stuck")
         socket.open("/flood")
         wait_until(lambda: seen("stuck") == before + 1)
@@ -260,7 +327,7 @@ def test_40_sending_waits_for_a_client_that_does_not_read(
 
 
 def test_40_a_client_waits_for_an_application_that_does_not_receive(
-    server: Server, socket: WebSocket, seen: Seen
+    release: Release, socket: WebSocket, seen: Seen
 ) -> None:
     before = seen("held")
     socket.open("/slow")
@@ -272,16 +339,17 @@ def test_40_a_client_waits_for_an_application_that_does_not_receive(
         sent += socket.socket.send(message[rest:] + message)
         rest = sent % len(message)
         assert sent < 50_000_000, "the server keeps all of it"
-    release(server)
+    release()
     socket.socket.settimeout(10)
     socket.send(message[rest:] + frame(TEXT))
     count = sent // len(message) + 1
     assert socket.frame() == text(f"{count} {count * 65_536}")
 
 
-def test_41_a_shutdown_closes_with_1012(start: Start, loop: str) -> None:
-    server = start(APP, "--loop", loop)
-    with connect(server) as socket:
+@by_every_carrier
+def test_41_a_shutdown_closes_with_1012(start: Start, loop: str, carrier: str) -> None:
+    server = start(APP, "--loop", loop, *(() if carrier == PLAIN else SECURE))
+    with connect_by(carrier, server) as socket:
         socket.open("/echo")
         server.signal(signal.SIGTERM)
         closed = socket.frame()
@@ -298,17 +366,20 @@ def test_42_data_in_the_packet_of_the_handshake_is_not_lost(socket: WebSocket) -
     assert [socket.frame(), socket.frame()] == [text("at once"), text("and again")]
 
 
+@by_every_carrier
 def test_42_data_before_the_acceptance_is_held(
-    server: Server, socket: WebSocket, seen: Seen
+    release: Release, socket: WebSocket, seen: Seen
 ) -> None:
     before = seen("held")
-    socket.send(handshake("/before/hold") + frame(TEXT, "early"))
+    socket.ask("/before/hold")
+    socket.send(frame(TEXT, "early"))
     wait_held(seen, before)
-    release(server)
+    release()
     socket.read_opening()
     assert socket.frame() == text("early")
 
 
+@by_every_carrier
 @pytest.mark.parametrize(
     ("path", "code", "reason"),
     [
@@ -332,6 +403,7 @@ def test_closing(socket: WebSocket, seen: Seen, path: str, code: int, reason: st
     assert after[:4] == ["RuntimeError", "RuntimeError", "websocket.disconnect", code]
 
 
+@by_every_carrier
 @pytest.mark.parametrize(("path", "code"), [("return", 1000), ("raise", 1011)])
 def test_an_application_that_ends_closes(socket: WebSocket, path: str, code: int) -> None:
     socket.open(f"/ends/{path}")
@@ -340,9 +412,10 @@ def test_an_application_that_ends_closes(socket: WebSocket, path: str, code: int
     assert socket.frame() == closing(code)
 
 
-def test_sending_to_a_client_that_has_left(server: Server, seen: Seen) -> None:
+@by_every_carrier
+def test_sending_to_a_client_that_has_left(server: Server, carrier: str, seen: Seen) -> None:
     before = seen("left")
-    with connect(server) as socket:
+    with connect_by(carrier, server) as socket:
         socket.open("/gone")
     wait_until(lambda: seen("left") == before + 1)
     assert seen("gone") == ["websocket.disconnect", 1006]
@@ -360,7 +433,7 @@ def test_receiving_in_tasks_loses_nothing(socket: WebSocket) -> None:
 
 
 def test_contexts_are_separate(server: Server) -> None:
-    with connect(server) as one, connect(server) as other:
+    with connect_by(PLAIN, server) as one, connect_by(PLAIN, server) as other:
         for socket, name in ((one, "one"), (other, "other")):
             socket.open("/context")
             for number in range(3):
@@ -376,6 +449,7 @@ def test_a_task_may_send_while_another_one_receives(socket: WebSocket) -> None:
     assert socket.frame() == text("received")
 
 
+@pytest.mark.parametrize("carrier", CARRIERS[:2])
 def test_many_messages_in_one_send(socket: WebSocket) -> None:
     socket.open("/echo")
     texts = [f"message {number}" * (number % 50) for number in range(2000)]
@@ -384,6 +458,7 @@ def test_many_messages_in_one_send(socket: WebSocket) -> None:
         assert socket.frame() == text(each)
 
 
+@by_every_carrier
 def test_messages_of_all_lengths(socket: WebSocket) -> None:
     socket.open("/echo")
     for length in (0, 1, 125, 126, 127, 65_535, 65_536, 200_000):

@@ -74,8 +74,12 @@ class WebSocket(Connection):
 
     def open(self, path: str, *fields: str) -> Reply:
         """Open a WebSocket, and check what its response must be."""
-        self.send(handshake(path, *fields))
+        self.ask(path, *fields)
         return self.read_opening()
+
+    def ask(self, path: str, *fields: str) -> None:
+        """Send a handshake."""
+        self.send(handshake(path, *fields))
 
     def read_opening(self) -> Reply:
         """Read the response that accepts a handshake."""
