@@ -160,6 +160,18 @@ def test_missing_attribute_hints_at_another(tmp_path: Path, source: str, hint: s
     assert str(caught.value) == f"shop has no attribute 'app'; {hint}"
 
 
+def test_missing_factory_asks_for_a_factory(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("x = 1\n")
+    with pytest.raises(ConfigError, match="'create_app'; name the factory: shop:NAME$"):
+        load("shop", factory=True)
+
+
+def test_an_exception_without_text_has_no_colon(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(LoadError, match="^importing shop failed: KeyboardInterrupt$"):
+        load("shop")
+
+
 @pytest.mark.parametrize(
     ("source", "factory", "says"),
     [

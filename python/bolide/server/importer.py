@@ -178,7 +178,8 @@ def _failed(what: str, error: BaseException) -> LoadError:
     frames = _without_import_frames(error.__traceback__)
     details = "".join(traceback.format_exception(type(error), error, frames))
     hint = _relative_import_hint(error, frames) or _missing_package_hint(error)
-    return LoadError(f"{what} failed: {type(error).__name__}: {error}{hint}", details)
+    what_it_is = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return LoadError(f"{what} failed: {what_it_is}{hint}", details)
 
 
 def _missing_package_hint(error: BaseException) -> str:
@@ -252,7 +253,7 @@ def _hint(place: str, module: ModuleType, settings: Settings, owner: str) -> str
         return f"; it is a package, so give a module in it, such as {place}.main:{ATTRIBUTE}"
     if os.path.basename(place) in ("manage", "manage.py"):
         return f"; {DJANGO}"
-    return f"; name the application: {place}:NAME"
+    return f"; name the {'factory' if settings.factory else 'application'}: {place}:NAME"
 
 
 def _colon_hint(name: str) -> str:
