@@ -307,3 +307,11 @@ def test_version_and_help(tmp_path: Path) -> None:
     for group in ("Listening:", "Processes:", "Limits:", "Timeouts:"):
         assert f"\n{group}\n" in out
     assert "--no-server-header" in out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["race", "--help"]])
+def test_no_line_of_help_is_cut(arguments: list[str], tmp_path: Path) -> None:
+    code, output, _ = command(*arguments, cwd=tmp_path, env={"COLUMNS": "80"})
+    assert code == 0
+    described = output.partition("\nCommands:\n")[2].splitlines()
+    assert described and not [line for line in described if line.endswith("...")]

@@ -139,6 +139,7 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     """
     from bolide.server import logs, supervisor
 
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a parent's, which may block TERM
     stderr.open_missing()
     stderr.install()
     atexit.register(stderr.uninstall)
@@ -154,6 +155,7 @@ command.add_command(
         "serve",
         callback=_serve,
         help=_serve.__doc__,
+        short_help="Serve an application: module:app or file.py:app.",
         params=[
             click.Argument(["target"]),
             *(_click_option(option) for option in table()),
@@ -179,7 +181,7 @@ def _pair(certificate: Path | None, key: Path | None) -> tuple[bytes, bytes] | N
         raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from None
 
 
-@command.command()
+@command.command(short_help="Serve a fixed response: a baseline for this machine.")
 @click.option(
     "--host", metavar="HOST", default="127.0.0.1", help="Address to listen on. [127.0.0.1]"
 )

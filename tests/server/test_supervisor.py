@@ -533,3 +533,13 @@ def test_exit_functions_of_modules_are_the_workers_own(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=20)
     assert (process.returncode, output) == (0, "all as it should be\n"), errors
+
+
+def test_a_parent_that_blocks_signals_does_not_prevent_a_stop(start: Start) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
+    try:
+        server = start("basic.py", "--workers", "2")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0

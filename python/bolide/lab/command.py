@@ -50,7 +50,7 @@ class Race(LazyGroup):
         return super().parse_args(context, arguments)
 
 
-@click.group(cls=Race, lazy=LAZY)
+@click.group(cls=Race, lazy=LAZY, short_help="Measure HTTP servers side by side.")
 def race() -> None:
     """Measure HTTP servers side by side: bolide race STUDY, or --app module:app.
 
@@ -76,7 +76,7 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-@race.command("list")
+@race.command("list", short_help="Show contestants, tools and studies.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option("--how", "name", metavar="NAME", help="Show how NAME is installed and started.")
 def show_list(as_json: bool, name: str | None) -> None:
@@ -109,7 +109,7 @@ def show_list(as_json: bool, name: str | None) -> None:
         terminal.print(f"study {entry.name}: {entry.title}", markup=False)
 
 
-@race.command("setup")
+@race.command("setup", short_help="Install contestants and load generators.")
 @click.argument("names", nargs=-1)
 @click.option("--system", is_flag=True, help="Also install packages with apt-get, as root.")
 def set_up(names: tuple[str, ...], system: bool) -> None:

@@ -83,6 +83,7 @@ load = SectionedCommand(
     "load",
     callback=_load,
     help=_load.__doc__,
+    short_help="Generate load, verify every response, and report rates.",
     params=[
         click.Argument(["urls"], nargs=-1, metavar="URL..."),
         *(option for options in SECTIONS.values() for option in options),
