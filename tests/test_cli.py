@@ -40,7 +40,7 @@ MISTAKES = [
     ),
     (
         ["serve", "basic", "--bind", "8000"],
-        "--bind: '8000' is not an address; give HOST:PORT, [IPV6]:PORT or unix:PATH\n",
+        "--bind: '8000' is not an address; give HOST:PORT, [IPV6]:PORT, unix:PATH or fd:N\n",
     ),
     (
         ["serve", "wsgi_plain", "--interface", "asgi"],

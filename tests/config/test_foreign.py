@@ -74,7 +74,7 @@ def test_an_unknown_option_has_none() -> None:
         ("worker_class", "leave it out: the interface is detected"),
         ("limit_request_field_size", "use [header_section_bytes_max]"),
         ("keepalive", "use [keep_alive_timeout_ms], in milliseconds"),
-        ("fd", "use [bind] or [uds]"),
+        ("fd", "use [bind] fd:N"),
         ("reload", "pip install watchfiles, and run `watchfiles --filter python 'bolide serve "),
         ("prot", ""),
     ],

@@ -1,24 +1,28 @@
-"""Where a server listens: a host and port, or the path of a UNIX socket."""
+"""Where a server listens: a host and port, the path of a UNIX socket, or a socket it was passed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-FORMS = "HOST:PORT, [IPV6]:PORT or unix:PATH"
+FORMS = "HOST:PORT, [IPV6]:PORT, unix:PATH or fd:N"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One address to listen on: the `path` of a UNIX socket, or `host` and `port`."""
+    """One address to listen on: `host` and `port`, the `path` of a UNIX socket, or a descriptor."""
 
     host: str = ""
     port: int = 0
     path: str = ""
+    fd: int | None = None
+    """The descriptor of a socket that is bound already, and was passed to this process."""
     scheme: str = field(default="http", compare=False)
     """Of the URLs of what is served there."""
 
     def __str__(self) -> str:
         """Return the address in the form that `parse` reads."""
+        if self.fd is not None:
+            return f"fd:{self.fd}"
         if self.path:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -41,6 +45,11 @@ def parse(text: str) -> Address:
         if not path:
             raise ValueError("names no path; give unix:PATH")
         return Address(path=path)
+    if text.startswith("fd:"):
+        number = text.removeprefix("fd:").removeprefix("//")
+        if not (number.isascii() and number.isdigit() and len(number) <= 6):
+            raise ValueError("names no descriptor; give fd:N, such as fd:3")
+        return Address(fd=int(number))
     host, colon, port = text.rpartition(":")
     if not colon:
         raise ValueError(f"is not an address; give {FORMS}")

@@ -61,7 +61,7 @@ ADVICE = {
     "--env-file": ENVIRONMENT,
     "--env-files": ENVIRONMENT,
     "--error-logfile": STANDARD_ERROR,
-    "--fd": "use --bind or --uds",
+    "--fd": "use --bind fd:N",
     "--forwarded-allow-ips": NOT_YET_FORWARDED,
     "--forwarder-headers": NOT_YET_FORWARDED,
     "--graceful-timeout": "use --graceful-timeout-ms, in milliseconds",

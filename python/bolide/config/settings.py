@@ -43,6 +43,7 @@ from bolide.errors import ConfigError
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
 LOGGING, RESPONDING, TLS, WEBSOCKET = "Logging", "Responding", "TLS", "WebSocket"
+PORT = Number(0, 65535, "0 = any free port")
 OF_APPLICATIONS = ("daemon", "debug", "group", "name", "pid", "umask", "user")
 """Options of other servers whose variables are more likely an application's own: BOLIDE_USER."""
 CORE_NUMBER_MAX = 2**40
@@ -119,7 +120,11 @@ class Settings:
         "Address or name to listen on: 0.0.0.0 for every IPv4 address, :: for every IPv6 one.",
     )
     port: int = row(
-        8000, Number(0, 65535, "0 = any free port"), LISTENING, "Port to listen on; 0 = any free."
+        8000,
+        PORT,
+        LISTENING,
+        "Port to listen on; 0 = any free. If no place sets an address, the variable PORT sets it, "
+        "and the host is then 0.0.0.0, as platforms expect that set this variable.",
     )
     uds: str = row(
         "",
@@ -133,8 +138,9 @@ class Settings:
         (),
         Addresses(),
         LISTENING,
-        "Addresses to listen on instead of host and port: HOST:PORT, [IPV6]:PORT or unix:PATH. "
-        "The flag may be repeated; the variable separates them by commas.",
+        "Addresses to listen on instead of host and port: HOST:PORT, [IPV6]:PORT, unix:PATH, or "
+        "fd:N for a socket that is passed as a descriptor. The flag may be repeated; the variable "
+        "separates them by commas. Sockets that systemd passes replace them all.",
     )
     backlog: int = row(
         2048,
@@ -391,7 +397,7 @@ def resolve(
             winning[name] = value, source
     values: dict[str, Any] = {name: option.default for name, option in options.items()}
     values |= {name: _checked(options[name], *given) for name, given in winning.items()}
-    values |= _addresses(layers)
+    values |= _addresses(layers) | _port_of_platform(layers, environ)
     values |= _pairs(layers)
     tls.check(values)
     core = {name: values.pop(name) for name, *_ in _core.settings()}
@@ -410,6 +416,21 @@ def _addresses(layers: list[Any]) -> dict[str, Any]:
             defaults: dict[str, Any] = {"uds": "", "bind": ()}
             return {name: value for name, value in defaults.items() if (name,) not in said}
     return {}
+
+
+def _port_of_platform(layers: list[Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Take the port from the variable PORT, which platforms set, if no option sets an address.
+
+    A host alone keeps its place, and gets that port.
+    """
+    given = {name for _, layer in layers for name in layer if layer[name] not in (None, "", ())}
+    if not (text := environ.get("PORT")) or given & {"port", "uds", "bind"}:
+        return {}
+    try:
+        port = PORT.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"the variable PORT: {text!r} {error}") from None
+    return {"port": port} if "host" in given else {"port": port, "host": "0.0.0.0"}  # noqa: S104
 
 
 def _pairs(layers: list[Any]) -> dict[str, Any]:

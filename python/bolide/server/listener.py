@@ -51,7 +51,7 @@ class Listener:
             ConfigError: another process listens at the address now.
         """
         try:
-            if self.inode is None:
+            if self.inode is None and self.socket.family != socket.AF_UNIX:
                 # Set again, so that a later server can bind while our connections remain.
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.socket.listen(backlog)
@@ -96,11 +96,10 @@ def open_all(addresses: Iterable[Address]) -> list[Listener]:
     try:
         for address in addresses:
             place = replace(address, path=address.path and os.path.realpath(address.path))
-            if place in given and (place.path or place.port):
+            if place in given and (place.path or place.port or place.fd is not None):
                 raise ConfigError(f"the address {address} is given twice; name it once")
             given.add(place)
-            opened = [_open_unix(address)] if address.path else _open_tcp(address)
-            listeners += opened
+            listeners += _open(address)
     except BaseException:
         close_all(listeners)
         raise
@@ -127,6 +126,33 @@ def announce(name: str, listeners: Iterable[Listener], processes: str = "") -> N
     details += ["TLS on every address"] if is_unsaid else []
     by = f" ({', '.join(details)})" if details else ""
     logger.info("Bolide %s serving %s on %s%s", _core.__version__, name, addresses, by)
+
+
+def _open(address: Address) -> list[Listener]:
+    if address.fd is not None:
+        return [_adopt(address.fd, address)]
+    return [_open_unix(address)] if address.path else _open_tcp(address)
+
+
+def _adopt(fd: int, address: Address) -> Listener:
+    """Use a socket that another process has bound, and passed to this one."""
+    try:
+        passed = socket.socket(fileno=fd)
+        kind = passed.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
+    except OSError as error:
+        reason = f"{fd} is not the descriptor of a socket: {error.strerror}"
+        raise ConfigError(f"cannot listen on {address}: {reason}") from None
+    if kind != socket.SOCK_STREAM:
+        passed.detach()
+        raise ConfigError(f"cannot listen on {address}: it is not a stream socket")
+    passed.setblocking(False)
+    passed.set_inheritable(False)
+    name = passed.getsockname()
+    if passed.family == socket.AF_UNIX:
+        path = name.decode(errors="replace") if isinstance(name, bytes) else name
+        return Listener(passed, Address(path=path, scheme=address.scheme))
+    passed.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Listener(passed, Address(name[0], name[1], scheme=address.scheme))
 
 
 def _open_tcp(address: Address) -> list[Listener]:

@@ -36,6 +36,7 @@ from bolide.server import (
     logs,
     loop,
     stderr,
+    systemd,
     worker,
 )
 from bolide.server.logs import logger
@@ -103,6 +104,7 @@ class Supervisor:
         self._exit_code = 0
         self._ends_process = False
         self._failure: Error | None = None
+        self._systemd = systemd.Notifications(os.environ)
         self._slow_from: float | None = None
         """When the first start is reported as slow."""
         self._deadline: float | None = None
@@ -113,7 +115,8 @@ class Supervisor:
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
         self._certificates = certificates.Certificates(settings) if settings.pairs else None
-        self._listeners = listener.open_all(settings.addresses)
+        passed = [replace(each, scheme=settings.scheme) for each in systemd.passed(os.environ)]
+        self._listeners = listener.open_all(passed or settings.addresses)
         self._redirecting = self._open_redirecting()
         lifeline_fd, self._lifeline_write_fd = os.pipe()
         job = worker.Job(
@@ -132,6 +135,7 @@ class Supervisor:
             self._selector,
             self._actions,
             started=self._announce,
+            reloaded=self._reloaded,
             failed=self._fail,
         )
 
@@ -187,7 +191,7 @@ class Supervisor:
         _attempt(partial(self._do_what_is_due, time.monotonic()))
 
     def _wait_s(self) -> float | None:
-        times = [self._workers.next_due(), self._deadline, self._slow_from]
+        times = [self._workers.next_due(), self._deadline, self._slow_from, self._systemd.due]
         if self._certificates is not None and self._deadline is None:
             times.append(self._certificates.next_look)
         due = min((each for each in times if each is not None), default=None)
@@ -198,6 +202,8 @@ class Supervisor:
 
     def _do_what_is_due(self, now: float) -> None:
         self._workers.do_what_is_due(now)
+        if self._systemd.due is not None and self._systemd.due <= now:
+            self._systemd.watch()
         if self._certificates is not None and self._certificates.next_look <= now:
             self._certificates.look()
             self._workers.send_certificates(self._certificates)
@@ -241,6 +247,7 @@ class Supervisor:
         logs.configure(self._settings.log_level)
         capacity.raise_descriptor_limit(self._settings)
         logger.info("reloading: replacing %s, one after the other", in_words(self._workers.count))
+        self._systemd.reloading()
         self._workers.reload(self._job)
 
     def _job_of_now(self) -> worker.Job:
@@ -265,6 +272,10 @@ class Supervisor:
             access_log_fd=open_access_log(settings.access_log),
             certificates=used,
         )
+
+    def _reloaded(self) -> None:
+        """Report the end of a reload, whether the workers were replaced or not."""
+        self._systemd.ready(f"serving {self._name} ({in_words(self._workers.count)})")
 
     def _scale(self, step: int) -> None:
         """Have one worker more or less than now, until the next reload."""
@@ -292,6 +303,7 @@ class Supervisor:
         if self._redirecting:
             addresses = ", ".join(each.address.url for each in self._redirecting)
             logger.info("redirecting %s to https", addresses)
+        self._reloaded()
         # Last: when this line appears, everything else has been logged.
         listener.announce(self._name, self._listeners, processes)
 
@@ -331,6 +343,7 @@ class Supervisor:
     def _begin_to_stop(self, number: signal.Signals) -> None:
         """Start no more workers, send a signal to those there are, and refuse connections."""
         now = time.monotonic()
+        self._systemd.stopping()
         self._deadline = now + self._settings.graceful_timeout_ms / 1000
         self._second_from = now + ONE_STOP_S
         self._workers.stop(number)  # before anything that may fail

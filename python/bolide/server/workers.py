@@ -106,6 +106,7 @@ class Workers:
         signals: Collection[int],
         *,
         started: Callable[[int], None],
+        reloaded: Callable[[], None],
         failed: Callable[[Error], None],
     ) -> None:
         """Start none yet.
@@ -116,6 +117,7 @@ class Workers:
             signals: those that the supervisor handles.
             started: called once, when all serve for the first time, with the bytes that one
                 connection can hold at most.
+            reloaded: called at the end of each reload.
             failed: called if the first start fails.
         """
         self._job = job
@@ -123,6 +125,7 @@ class Workers:
         self._signals = signals
         self._close_fds: tuple[int, ...] = ()
         self._started = started
+        self._reloaded = reloaded
         self._failed = failed
         self._slots = [Slot(number + 1) for number in range(job.settings.workers)]
         self._draining: list[Worker] = []
@@ -355,6 +358,7 @@ class Workers:
             took_s = time.monotonic() - self._rolling_since
             self._rolling_since = None
             logger.info("reloaded in %.1f s: %s", took_s, in_words(self.count))
+            self._reloaded()
 
     def _end_reload(self, why: str) -> None:
         self._rolling_since = None
@@ -368,6 +372,7 @@ class Workers:
             f"{new} of {in_words(self.count)} {was} replaced" if new else "no worker was replaced"
         )
         logger.error("the reload has failed: %s; %s", why, done)
+        self._reloaded()
 
     def _close(self, each: Worker) -> None:
         """Release what belongs to a worker that has ended."""
