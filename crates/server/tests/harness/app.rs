@@ -23,7 +23,7 @@ pub(crate) struct Called {
 /// does not end its content. `slow` takes so long that another thread sends meanwhile. `file` posts the next of `files` during the call.
 /// A WebSocket below `ws/` is accepted at once, and `ws/echo` sends back what arrives during the call, `ws/post` through the mailbox,
 /// `ws/slow` wants each message separately, `ws/sub/TOPIC` subscribes, `ws/panic` panics; `ws/later` is left to the test. More segments
-/// tell several of them apart.
+/// distinguish several of them.
 /// `early` responds in any case. `panic*` panics. Everything else gets its target.
 pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
