@@ -373,6 +373,7 @@ impl Server {
         }
         let is_drained = self.is_drained(&worker);
         drop(worker);
+        self.exchanges.turns.pass_ends();
         if is_drained {
             let callback = self
                 .on_drained

@@ -182,6 +182,9 @@ pub trait App {
     }
 
     /// The messages that arrived together have been passed on. What the application sends with [`Responder::send_message`] is sent at once.
+    ///
+    /// Others wait for the return. So an application that handles messages here stops at [`Responder::turn_ends_ms`], says so with
+    /// [`Responder::end_turn`], and handles the others later.
     fn messages_end(&mut self, id: ExchangeId, responder: &mut Responder) {
         let _ = (id, responder);
     }

@@ -145,6 +145,8 @@ pub(crate) struct H2 {
     turn_of: usize,
     /// Where in `streams` the application is asked for parts next.
     pull_of: usize,
+    /// Where in `streams` a WebSocket is served first.
+    websocket_of: usize,
     /// Frames to be sent before anything that is written later.
     frames: Vec<u8>,
     reset: VecDeque<Reset>,
@@ -192,6 +194,7 @@ impl H2 {
             input: Vec::new(),
             settings_are_acknowledged: false,
             waits_for_turn: false,
+            websocket_of: 0,
             since_ms: now_ms,
             decoder: Decoder::new(limits.h2_table_bytes_max as usize),
             encoder: Encoder::new(),
@@ -320,7 +323,11 @@ impl H2 {
     /// Continues with what waited for this turn.
     pub(crate) fn proceed<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         if std::mem::take(&mut self.waits_for_turn) {
-            self.resume(turn);
+            // Their input arrived before the frames that wait.
+            self.serve_websockets(turn);
+            if !self.waits_for_turn {
+                self.resume(turn);
+            }
         }
         self.settle(turn)
     }

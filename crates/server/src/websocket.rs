@@ -100,6 +100,10 @@ pub(crate) struct WebSocket {
     inflater_bytes: usize,
 }
 
+/// A longer message, or as much more of one that is incomplete, ends the turn of its connection: to decompress 64 KiB takes some 100 us, but
+/// the longest message tens of milliseconds.
+const LONG_BYTES: usize = 64 * 1024;
+
 /// About what an inflater takes besides its window.
 const INFLATER_BYTES: usize = 16 * 1024;
 
@@ -161,6 +165,7 @@ impl WebSocket {
         can_send_now: bool,
     ) -> (usize, Pause) {
         self.liveness.heard(turn.context.clock.now_ms());
+        let held_bytes = self.receiver.held_bytes();
         let (mut used, mut has_messages) = (0, false);
         let pause = loop {
             if !self.takes_input() {
@@ -177,6 +182,9 @@ impl WebSocket {
             match received {
                 Ok((count, Some(Event::Message(kind, content)))) => {
                     used += count;
+                    if content.len() > LONG_BYTES {
+                        turn.context.share.use_up();
+                    }
                     if self.state == State::Open {
                         self.appetite = turn.app.message(self.id, kind, content);
                         has_messages = true;
@@ -188,6 +196,9 @@ impl WebSocket {
                 }
                 Ok((count, None)) => {
                     used += count;
+                    if self.receiver.held_bytes() > held_bytes + LONG_BYTES {
+                        turn.context.share.use_up();
+                    }
                     break Pause::Used;
                 }
                 Ok((count, Some(event))) => {
@@ -201,6 +212,8 @@ impl WebSocket {
                     if std::mem::take(&mut has_messages) {
                         self.run(turn, can_send_now);
                     }
+                    // It may have been found late in a long message.
+                    turn.context.share.use_up();
                     self.fail(turn, failure);
                 }
             }
@@ -208,9 +221,13 @@ impl WebSocket {
         if has_messages {
             self.run(turn, can_send_now);
         }
-        match self.state {
-            State::Ended { .. } => (input.len(), Pause::Used),
-            State::Open | State::Closing { .. } => (used, pause),
+        let used = match self.state {
+            State::Ended { .. } => input.len(),
+            State::Open | State::Closing { .. } => used,
+        };
+        match turn.context.share.is_used_up() {
+            true => (used, Pause::Turn),
+            false => (used, pause),
         }
     }
 
@@ -218,12 +235,15 @@ impl WebSocket {
     #[inline]
     fn run<A: App>(&mut self, turn: &mut Turn<'_, A>, can_send_now: bool) {
         let responder = &mut turn.context.responder;
-        responder.message_begins(can_send_now);
+        responder.messages_begin(can_send_now, turn.context.share.ends_ms());
         std::mem::swap(&mut responder.messages.coding, &mut self.coding);
         let before = responder.out.len();
         turn.app.messages_end(self.id, responder);
         std::mem::swap(&mut responder.messages.coding, &mut self.coding);
         self.awaits_writable |= responder.out.len() != before;
+        if responder.is_turn_over() {
+            turn.context.share.use_up();
+        }
         if responder.sent_bytes > 0 {
             self.awaits_writable = true;
             turn.link.was_sent_in_call(turn.context);

@@ -64,6 +64,7 @@ impl Interface {
             };
             let lending = self.leave_tasks(py);
             let exchanges = &socket.exchanges;
+            exchanges.turns.begin(responder.turn_ends_ms());
             let result = exchanges.lend(py, id, responder, || socket.wake(py, lending));
             self.keep(result);
         });

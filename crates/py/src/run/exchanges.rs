@@ -17,7 +17,7 @@ use super::log::log_warning;
 use super::parts::ResponseParts;
 use super::running::RunningTasks;
 use super::watch::{Moment, Watch};
-use super::websocket::Sockets;
+use super::websocket::{Sockets, Turns};
 use crate::ffi::{self, LentResponder};
 
 /// Logged once.
@@ -146,6 +146,7 @@ pub(crate) struct Exchanges {
     /// The server waits for the last handlers to end.
     is_draining: AtomicBool,
     pub(crate) sockets: Sockets,
+    pub(crate) turns: Turns,
     /// Tasks that wait for messages are resumed in the pass that brings them.
     pub(super) wakes_directly: AtomicBool,
 }
@@ -176,6 +177,7 @@ impl Exchanges {
             running: RunningTasks::default(),
             is_draining: AtomicBool::new(false),
             sockets: Sockets::default(),
+            turns: Turns::default(),
             wakes_directly: AtomicBool::new(false),
         }
     }
@@ -216,6 +218,11 @@ impl Exchanges {
     ) -> Option<R> {
         self.watch.has_written();
         self.responder.with(py, Some(id), write)
+    }
+
+    /// The current call has used up its connection's turn, if it is that of `id`.
+    pub(crate) fn end_turn(&self, py: Python<'_>, id: ExchangeId) {
+        self.responder.with(py, Some(id), Responder::end_turn);
     }
 
     /// The progress of calls and passes.

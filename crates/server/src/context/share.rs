@@ -7,7 +7,7 @@
 use net::Clock;
 
 /// Maximum duration of a turn.
-pub(crate) const TURN_MS: u64 = 10;
+pub const TURN_MS: u64 = 10;
 /// Maximum requests of one turn. One read yields at most about 3,600.
 const REQUESTS_MAX: u32 = 1024;
 /// Maximum response bytes of one turn.
@@ -59,6 +59,18 @@ impl Share {
     #[cold]
     pub(crate) fn use_up(&mut self) {
         (self.unclocked, self.requests) = (1, REQUESTS_MAX);
+    }
+
+    /// Whether [`Share::use_up`] ended the turn, or its requests are too many.
+    #[inline]
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.requests >= REQUESTS_MAX
+    }
+
+    /// When the turn ends.
+    #[inline]
+    pub(crate) fn ends_ms(&self) -> u64 {
+        self.began_ms + TURN_MS
     }
 
     /// Whether the clock has not moved since the turn began.

@@ -244,11 +244,18 @@ impl H2 {
         }
     }
 
-    /// Serves the WebSockets that have something to do.
+    /// Serves the WebSockets that have something to do. Input that waits is served one stream after the other, until the connection's turn
+    /// is over; the next turn continues there.
     pub(super) fn serve_websockets<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        for index in 0..self.streams.len() {
+        let count = self.streams.len();
+        let first = self.websocket_of.min(count);
+        for index in (first..count).chain(0..first) {
             if self.is_carried(index) {
+                let was_over = self.waits_for_turn;
                 self.serve_websocket(turn, index);
+                if self.waits_for_turn && !was_over {
+                    self.websocket_of = index + 1;
+                }
             }
         }
     }
@@ -288,12 +295,13 @@ impl H2 {
         let has_room = unsent_bytes as u64 <= turn.context.limits.send_buffer_bytes_max;
         let (mut used, mut is_broken) = (0, false);
         websocket.drain_to(turn.context, stream.exchange.out.tail());
-        if has_room && websocket.takes_input() && !input.is_empty() {
+        let may_receive = has_room && !self.waits_for_turn;
+        if may_receive && websocket.takes_input() && !input.is_empty() {
             let mut data = std::mem::take(input);
             match guarded(|| websocket.receive(turn, &mut data, false)) {
                 Some((count, pause)) => {
                     used = count;
-                    self.waits_for_turn |= pause == Pause::Turn && used < data.len();
+                    self.waits_for_turn |= pause == Pause::Turn;
                 }
                 None => is_broken = true,
             }

@@ -43,6 +43,10 @@ pub(crate) struct MessageWriter {
     /// Of all that compress each message for itself, by their windows.
     deflaters: [Option<Box<Deflater>>; WINDOWS],
     pub(crate) level: u32,
+    /// When the turn of that WebSocket's connection ends.
+    turn_ends_ms: u64,
+    /// The application has ended that turn, and more messages wait.
+    is_turn_over: bool,
 }
 
 impl MessageWriter {
@@ -88,6 +92,31 @@ impl Responder {
         self.is_usual = false;
         self.is_open = false;
         self.can_send_now = can_send_now;
+    }
+
+    /// Prepares for messages that the application receives together in a turn.
+    #[inline]
+    pub(crate) fn messages_begin(&mut self, can_send_now: bool, turn_ends_ms: u64) {
+        self.message_begins(can_send_now);
+        self.messages.turn_ends_ms = turn_ends_ms;
+        self.messages.is_turn_over = false;
+    }
+
+    /// Whether the application has used up the turn.
+    #[inline]
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.messages.is_turn_over
+    }
+
+    /// By when an application that receives messages in [`crate::App::messages_end`] should return, in the milliseconds of [`net::Clock`].
+    #[inline]
+    pub fn turn_ends_ms(&self) -> u64 {
+        self.messages.turn_ends_ms
+    }
+
+    /// The application leaves messages to a later time, because the turn of their connection is used up.
+    pub fn end_turn(&mut self) {
+        self.messages.is_turn_over = true;
     }
 
     /// Writes a message, after those before it. Only in [`crate::App::messages_end`], to the WebSocket of that call. A text has to be UTF-8.

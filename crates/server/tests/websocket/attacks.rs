@@ -205,3 +205,16 @@ fn a_client_that_vanishes_before_the_acceptance_has_no_websocket() {
     assert_eq!(server.closed("/ws/later"), None);
     assert_eq!(server.worker.held_bytes(), 0);
 }
+
+#[test]
+fn a_message_that_becomes_long_uses_up_the_turn_of_its_connection() {
+    let mut server = Server::new();
+    let client = open_with_compression(&mut server);
+    let bomb = deflated(&[b'x'; 100_000]);
+    client.send(&[&bomb[..], &bomb, &text("short"), &bomb, &bomb].concat());
+    // In the first pass it has two turns: that of its event, and that of what waits.
+    for arrived in [2, 4, 5] {
+        server.pass();
+        assert_eq!(server.worker.app.messages.len(), arrived);
+    }
+}

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use server::{Close, CloseCode, Command, Config, MessageKind, Opening};
 use wire::h2::ErrorCode;
-use wire::websocket::{Event, Incoming, Inflaters, MessageLimits, Receiver, Role};
+use wire::websocket::{
+    Deflater, Event, Incoming, Inflaters, MessageLimits, Receiver, Role, Sender, WindowBits,
+};
 
 use crate::harness::Server;
 use crate::harness::h2::H2Client;
@@ -331,4 +333,58 @@ fn a_websocket_is_not_ahead_of_its_application() {
     it.client.data(upload, &[b'u'; 10_000], false);
     it.settle();
     assert_eq!(it.client.streams[&upload].room_bytes, 1 << 20);
+}
+
+/// A message that is much shorter than its content, or the first frame of one.
+fn bomb(is_whole: bool) -> Vec<u8> {
+    let mut deflater = Deflater::new(9, WindowBits::MAX, false);
+    let mut frame = Vec::new();
+    let content = [b'x'; 100_000];
+    let sender = Sender::new(Role::Client);
+    sender.push_deflated(
+        &mut frame,
+        MessageKind::Binary,
+        &content,
+        [0; 4],
+        &mut deflater,
+    );
+    if !is_whole {
+        frame[0] &= 0x7f;
+    }
+    frame
+}
+
+fn open_with_compression(it: &mut World) -> u32 {
+    let offer = [("sec-websocket-extensions", "permessage-deflate")];
+    let stream = it.client.connect("/ws/post", &offer);
+    it.settle();
+    stream
+}
+
+#[test]
+fn messages_that_become_long_use_up_the_turn_of_all_streams() {
+    let mut it = World::new();
+    for stream in [0; 4].map(|_| open_with_compression(&mut it)) {
+        it.client.data(stream, &bomb(true), false);
+        it.client.data(stream, &text("short"), false);
+    }
+    it.client.send(usize::MAX);
+    // In the first pass the connection has two turns: that of its event, and that of what waits.
+    for arrived in [3, 5, 7, 8] {
+        it.server.pass();
+        assert_eq!(it.server.worker.app.messages.len(), arrived);
+    }
+}
+
+#[test]
+fn parts_of_messages_that_become_long_use_up_the_turn_too() {
+    let mut it = World::new();
+    for stream in [0; 4].map(|_| open_with_compression(&mut it)) {
+        it.client.data(stream, &bomb(false), false);
+    }
+    it.client.send(usize::MAX);
+    it.server.pass();
+    assert!(it.server.worker.held_bytes() < 300_000);
+    it.server.settle();
+    assert!(it.server.worker.held_bytes() > 400_000);
 }

@@ -151,7 +151,7 @@ impl Arrival {
     ///
     /// # Errors
     /// What ends the process.
-    fn fire(slf: &Bound<'_, Arrival>, is_direct: bool) -> PyResult<()> {
+    pub(super) fn fire(slf: &Bound<'_, Arrival>, is_direct: bool) -> PyResult<()> {
         let py = slf.py();
         let (_owner, first, others) = slf.get().with(py, |state| match state.progress {
             Progress::Pending => {

@@ -1,6 +1,7 @@
 //! What `receive()` and iteration return: awaitables of the next message, in the form of each interface.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
@@ -26,18 +27,33 @@ pub(crate) enum Form {
 pub(crate) struct Receiving {
     socket: Arc<Socket>,
     form: Form,
+    /// It has suspended its task, so that others had their turn.
+    has_waited: AtomicBool,
 }
 
 impl Receiving {
     pub(crate) fn of(socket: &Arc<Socket>, form: Form) -> Receiving {
         let socket = Arc::clone(socket);
-        Receiving { socket, form }
+        Receiving {
+            socket,
+            form,
+            has_waited: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Receiving {
+    #[inline]
+    fn wait<'py>(&self, awaited: PyResult<Bound<'py, PyAny>>) -> Sent<'py> {
+        self.has_waited.store(true, Ordering::Relaxed);
+        awaited.map_or_else(Sent::raised, Sent::Yielded)
     }
 }
 
 impl Awaitable for Receiving {
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
-        let taken = match self.socket.take(py) {
+        let has_waited = self.has_waited.load(Ordering::Relaxed);
+        let taken = match self.socket.take(py, has_waited) {
             Ok(taken) => taken,
             Err(error) => return Sent::raised(error),
         };
@@ -45,12 +61,8 @@ impl Awaitable for Receiving {
             Taken::Message(message) => self.form.message(message.into_bound(py)),
             Taken::Ended(end) => self.form.end(py, &end),
             Taken::Offer => self.form.offer(py),
-            Taken::Nothing => {
-                return self
-                    .socket
-                    .wait(py)
-                    .map_or_else(Sent::raised, Sent::Yielded);
-            }
+            Taken::Nothing => return self.wait(self.socket.wait(py)),
+            Taken::Later => return self.wait(self.socket.wait_for_turn(py)),
         };
         result.map_or_else(Sent::raised, Sent::Returned)
     }

@@ -75,6 +75,8 @@ pub(super) enum Taken {
     Offer,
     /// Nothing yet.
     Nothing,
+    /// A message, but others have their turn first.
+    Later,
 }
 
 /// A task in `receive()`.
@@ -307,10 +309,11 @@ impl Socket {
         })
     }
 
-    /// Takes what arrived first.
+    /// Takes what arrived first. A task that has waited gets it although others wait for their turn.
     #[inline]
-    pub(super) fn take(&self, py: Python<'_>) -> PyResult<Taken> {
-        let (taken, resumes) = self.with(py, State::take)?;
+    pub(super) fn take(&self, py: Python<'_>, has_waited: bool) -> PyResult<Taken> {
+        let is_late = || self.exchanges.turns.is_used() && !has_waited;
+        let (taken, resumes) = self.with(py, |state| state.take(is_late))?;
         if resumes {
             self.resume(py)?;
         }
@@ -352,6 +355,13 @@ impl Socket {
         let yielded = arrival.clone_ref(py).into_bound(py).into_any();
         self.with(py, |state| state.waiters.push(Waiter::Direct(arrival)))?;
         Ok(yielded)
+    }
+
+    /// What an awaitable yields until others have had their turn.
+    #[cold]
+    pub(super) fn wait_for_turn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.exchanges.end_turn(py, self.id);
+        self.exchanges.turns.wait(py, &self.exchanges)
     }
 
     /// Waits of tasks that were cancelled would accumulate.
@@ -436,9 +446,13 @@ impl Socket {
 }
 
 impl State {
-    fn take(&mut self) -> (Taken, bool) {
+    #[inline]
+    fn take(&mut self, is_late: impl FnOnce() -> bool) -> (Taken, bool) {
         if std::mem::take(&mut self.reports_offer) {
             return (Taken::Offer, false);
+        }
+        if !self.arrived.is_empty() && is_late() {
+            return (Taken::Later, false);
         }
         match (self.arrived.pop_front(), &self.end) {
             (Some(message), _) => (Taken::Message(message), self.arrived.is_empty()),
