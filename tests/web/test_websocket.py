@@ -193,3 +193,22 @@ def test_names_of_others_say_what_to_write_instead(name: str) -> None:
 def test_an_object_of_our_own_is_no_websocket() -> None:
     with pytest.raises(RuntimeError, match="only the server makes WebSockets"):
         WebSocket().receive()
+
+
+def test_mounted_applications_are_not_called(caplog: pytest.LogCaptureFixture) -> None:
+    def wsgi(environ: object, start_response: object) -> list[bytes]:
+        raise AssertionError
+
+    async def asgi(scope: object, receive: object, send: object) -> None:
+        raise AssertionError
+
+    app = App()
+    app.mount("/wsgi", wsgi)
+    app.mount("/asgi", asgi)
+    with TestClient(app) as client:
+        for path in ("/wsgi", "/asgi"):
+            said = f"the handshake got 501: TestClient does not call what is mounted at {path}"
+            with pytest.raises(WebSocketRefused, match=said) as refused:
+                client.websocket(f"{path}/x")
+            assert refused.value.result.status == 501
+    assert not caplog.records

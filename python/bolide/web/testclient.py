@@ -275,9 +275,10 @@ def _refusal(prefix: str) -> _core.AsgiApp:
     text = f"TestClient does not call what is mounted at {prefix}: serve the application for that\n"
     fields = [(b"content-type", b"text/plain; charset=utf-8")]
 
-    async def refuse(_scope: Any, _receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 501, "headers": fields})
-        await send({"type": "http.response.body", "body": text.encode()})
+    async def refuse(scope: Any, _receive: Any, send: Any) -> None:
+        kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+        await send({"type": f"{kind}.start", "status": 501, "headers": fields})
+        await send({"type": f"{kind}.body", "body": text.encode()})
 
     return _core.AsgiApp(
         refuse,
