@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket as sockets
 from collections.abc import Iterator
 from typing import Any
@@ -228,3 +229,26 @@ def test_a_handler_that_never_accepts_is_cancelled_although_its_client_has_left(
         leaving.socket.shutdown(sockets.SHUT_WR)
         wait_until(lambda: noted(server, "undecided") == "cancelled")
         assert leaving.read_head().status == 503
+
+
+@pytest.mark.parametrize("path", ["/topics/a", "/publish/a/b"])
+def test_one_of_several_workers_says_once_that_topics_are_its_own(start: Start, path: str) -> None:
+    server = start(APP, "--workers", "2")
+    for _ in range(2):
+        with connect(server) as socket:
+            match path:
+                case "/topics/a":
+                    socket.open(path)
+                    assert socket.frame() == text("subscribed")
+                case _:
+                    assert socket.get(path).status == 200
+    server.wait_line(r"INFO .*topics belong to one worker.*Redis")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert 1 <= sum("topics belong" in line for line in server.lines) <= 2
+
+
+def test_the_only_worker_says_nothing_of_topics(server: Server, socket: WebSocket) -> None:
+    socket.open("/topics/a")
+    assert socket.frame() == text("subscribed")
+    assert not [line for line in server.lines if "topics belong" in line]

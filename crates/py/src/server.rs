@@ -85,13 +85,12 @@ impl Server {
             handler_timeout_ms,
             scheme,
         );
+        let placement = placement_of(options, scheme)?;
+        if placement.is_multiprocess {
+            exchanges.topics.expect();
+        }
         let exchanges = Arc::new(exchanges);
-        let interface = Interface::of(
-            app,
-            Arc::clone(&exchanges),
-            placement_of(options, scheme)?,
-            &config,
-        )?;
+        let interface = Interface::of(app, Arc::clone(&exchanges), placement, &config)?;
         forked::has_own_server();
         let (limits, accepts_prior_knowledge) = (config.limits, config.accepts_prior_knowledge);
         let worker = Worker::new(interface, config, log, mailbox)?;

@@ -225,7 +225,9 @@ impl WebSocket {
     /// From now on it receives what is published to this topic.
     fn subscribe(&self, py: Python<'_>, topic: &Bound<'_, PyString>) -> PyResult<()> {
         let topic = topic.to_str()?.as_bytes().to_vec();
-        self.post(py, Command::Subscribe(topic))
+        self.post(py, Command::Subscribe(topic))?;
+        self.socket(py)?.exchanges.topics.note(py);
+        Ok(())
     }
 
     /// It receives nothing more of this topic.

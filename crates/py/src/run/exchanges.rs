@@ -17,7 +17,7 @@ use super::log::log_warning;
 use super::parts::ResponseParts;
 use super::running::RunningTasks;
 use super::watch::{Moment, Watch};
-use super::websocket::{Sockets, Turns};
+use super::websocket::{Sockets, TopicsNotice, Turns};
 use crate::ffi::{self, LentResponder};
 
 /// Logged once.
@@ -147,6 +147,7 @@ pub(crate) struct Exchanges {
     is_draining: AtomicBool,
     pub(crate) sockets: Sockets,
     pub(crate) turns: Turns,
+    pub(crate) topics: TopicsNotice,
     /// Tasks that wait for messages are resumed in the pass that brings them.
     pub(super) wakes_directly: AtomicBool,
 }
@@ -178,6 +179,7 @@ impl Exchanges {
             is_draining: AtomicBool::new(false),
             sockets: Sockets::default(),
             turns: Turns::default(),
+            topics: TopicsNotice::default(),
             wakes_directly: AtomicBool::new(false),
         }
     }
@@ -257,6 +259,7 @@ impl Exchanges {
 
     /// Posts a message to all WebSockets that subscribe to a topic.
     pub(crate) fn publish(&self, py: Python<'_>, topic: &[u8], kind: MessageKind, content: &[u8]) {
+        self.topics.note(py);
         self.mailbox.publish(topic, kind, content);
         self.watch.has_posted();
         self.wake_reactor(py);

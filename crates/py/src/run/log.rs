@@ -63,6 +63,11 @@ pub(crate) fn log_warning(py: Python<'_>, message: &str) {
     log(py, "warning", ("%s", message), None);
 }
 
+/// Logs something that an operator should know once.
+pub(crate) fn log_notice(py: Python<'_>, message: &str) {
+    log(py, "info", ("%s", message), None);
+}
+
 /// Logs at debug level something that is otherwise only counted.
 pub(crate) fn log_detail(py: Python<'_>, message: &str) {
     log(py, "debug", ("%s", message), None);

@@ -10,12 +10,14 @@
 //! | `sockets` | the open ones, by their exchange |
 //! | `arrival` | what a task in `receive()` waits for |
 //! | `receiving` | what `receive()` and iteration return, for each interface |
+//! | `topics` | the notice that topics are of one worker |
 //! | `turns` | how long tasks that receive keep the thread |
 
 mod arrival;
 mod receiving;
 mod socket;
 mod sockets;
+mod topics;
 mod turns;
 
 use std::sync::atomic::Ordering;
@@ -26,6 +28,7 @@ use server::{Command, ExchangeId, Response};
 pub(crate) use self::receiving::{Form, Receiving};
 pub(crate) use self::socket::{End, Phase, Socket};
 pub(crate) use self::sockets::Sockets;
+pub(crate) use self::topics::TopicsNotice;
 pub(crate) use self::turns::Turns;
 use super::exchanges::Exchanges;
 use crate::ffi;
