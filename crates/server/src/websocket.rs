@@ -57,7 +57,8 @@ enum State {
     Open,
     /// Our close frame was written.
     Closing {
-        since_ms: u64,
+        /// When it was sent; None while it waits for the socket, whose pace limits that.
+        since_ms: Option<u64>,
         /// The application was notified of the end.
         is_reported: bool,
     },
@@ -397,8 +398,17 @@ impl WebSocket {
     /// Everything has been sent: the application may send more.
     #[inline]
     pub(crate) fn notify_writer<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        self.was_sent(turn.context);
         if self.takes_writable_notice() {
             turn.app.writable(self.id);
+        }
+    }
+
+    /// Everything has been passed on to the socket: the time that the peer has to return a close frame starts.
+    #[inline]
+    pub(crate) fn was_sent(&mut self, context: &Context) {
+        if let State::Closing { since_ms, .. } = &mut self.state {
+            since_ms.get_or_insert(context.clock.now_ms());
         }
     }
 

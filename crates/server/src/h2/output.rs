@@ -337,12 +337,13 @@ impl H2 {
         }
     }
 
-    /// Notifies handlers that everything they wrote has been sent.
+    /// Notifies handlers, and WebSockets that close, that everything they wrote has been sent.
     fn notify_writers<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         for index in 0..self.streams.len() {
             let Some(stream) = self.streams.get_mut(index) else {
                 return;
             };
+            stream.websocket_was_sent(turn.context);
             let exchange = &stream.exchange;
             let is_writer = matches!(exchange.progress, Progress::Waiting | Progress::Pushed);
             if !is_writer || !exchange.awaits_writable || stream.has_unsent() {

@@ -432,6 +432,20 @@ impl H2 {
     }
 }
 
+impl Stream {
+    /// The link has taken what was written for it.
+    #[inline]
+    pub(super) fn websocket_was_sent(&mut self, context: &Context) {
+        let has_unsent = self.has_unsent();
+        if let Some(websocket) = self.carried.as_deref_mut().and_then(Carried::websocket)
+            && !has_unsent
+            && !websocket.has_unsent()
+        {
+            websocket.was_sent(context);
+        }
+    }
+}
+
 /// When the WebSocket of a stream has to act; `u64::MAX` for never.
 pub(super) fn websocket_deadline_ms(stream: &Stream, context: &Context) -> u64 {
     match stream.carried.as_deref() {

@@ -103,9 +103,10 @@ impl WebSocket {
 
     fn start_closing(&mut self, context: &mut Context, is_reported: bool) {
         if self.state == State::Open {
-            let since_ms = context.clock.now_ms();
+            // Without a limit for writing, the time to send it counts too.
+            let is_paced = context.timeouts.response_rule().is_some();
             self.state = State::Closing {
-                since_ms,
+                since_ms: (!is_paced).then(|| context.clock.now_ms()),
                 is_reported,
             };
         }

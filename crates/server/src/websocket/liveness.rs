@@ -6,7 +6,7 @@
 //! | `Open`, read from | peer | `websocket_ping_interval_ms` after the last octet, less some for each connection | ping |
 //! | the same, pinged | peer | `websocket_ping_timeout_ms` | close frame 1011; `Closing` |
 //! | `Open`, the application has enough | application | no limit | |
-//! | `Closing` | peer | `websocket_close_timeout_ms` | closed |
+//! | `Closing`, the close frame sent | peer | `websocket_close_timeout_ms` | closed |
 //! | `Ended` | nobody, once everything is sent | | closed |
 //!
 //! Without pings, an open WebSocket may be silent for as long as the application keeps it.
@@ -74,10 +74,11 @@ impl WebSocket {
             State::Open if is_read && self.appetite == Appetite::More => {
                 self.liveness.deadline_ms(&context.timeouts)
             }
-            State::Closing { since_ms, .. } => {
-                Timeouts::end_ms(since_ms, context.timeouts.websocket_close_timeout_ms.max(1))
-            }
-            State::Open | State::Ended { .. } => u64::MAX,
+            State::Closing {
+                since_ms: Some(since_ms),
+                ..
+            } => Timeouts::end_ms(since_ms, context.timeouts.websocket_close_timeout_ms.max(1)),
+            State::Open | State::Closing { .. } | State::Ended { .. } => u64::MAX,
         }
     }
 
@@ -117,7 +118,7 @@ impl WebSocket {
             ..
         } = &mut self.liveness;
         let closing_ms = match &mut self.state {
-            State::Closing { since_ms, .. } => Some(since_ms),
+            State::Closing { since_ms, .. } => since_ms.as_mut(),
             State::Open | State::Ended { .. } => None,
         };
         let waits = [Some(heard_ms), pinged_ms.as_mut(), closing_ms];

@@ -388,3 +388,33 @@ fn parts_of_messages_that_become_long_use_up_the_turn_too() {
     it.server.settle();
     assert!(it.server.worker.held_bytes() > 400_000);
 }
+
+#[test]
+fn the_time_to_return_a_close_frame_starts_when_its_window_is_open() {
+    let mut it = World::new();
+    let stream = it.open("/ws/post");
+    let id = it.server.exchange("/ws/post");
+    let long = Command::Message(MessageKind::Text, vec![b'x'; 100_000]);
+    it.server.post(id, long);
+    it.server.post(
+        id,
+        Command::Close(Close {
+            code: Some(CloseCode::NORMAL),
+            reason: String::new(),
+        }),
+    );
+    it.settle();
+    it.now_ms.fetch_add(20_000, Ordering::Relaxed);
+    it.settle();
+    assert_eq!(it.server.closed("/ws/post"), None);
+    it.client.give(0, 50_000);
+    it.client.give(stream, 50_000);
+    it.settle();
+    assert_eq!(it.arrived(stream).last(), Some(&"1000".to_owned()));
+    it.now_ms.fetch_add(9_900, Ordering::Relaxed);
+    it.settle();
+    assert_eq!(it.server.closed("/ws/post"), None);
+    it.now_ms.fetch_add(200, Ordering::Relaxed);
+    it.settle();
+    assert_eq!(it.server.closed("/ws/post"), Some((1006, String::new())));
+}

@@ -7,9 +7,17 @@ mod schedules;
 #[path = "../harness/mod.rs"]
 mod harness;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use harness::Server;
-use harness::websocket::{ACCEPT, Arrived, KEY, close, handshake, message, ping, pong, text};
+use harness::websocket::{
+    ACCEPT, Arrived, KEY, WebSocketClient, close, handshake, message, ping, pong, text,
+};
 use server::{Abort, Close, CloseCode, Command, MessageKind, Opening};
+
+/// More than the sockets of these tests hold.
+const LONG_BYTES: usize = 1 << 23;
 
 fn arrived_text(text: &str) -> Arrived {
     Arrived::Text(text.to_owned())
@@ -160,7 +168,7 @@ fn a_late_application_is_aborted_once() {
     let mut client = server.connect();
     client.send(&handshake("/ws/later", ""));
     server.settle();
-    now_ms.fetch_add(60_001, std::sync::atomic::Ordering::Relaxed);
+    now_ms.fetch_add(60_001, Ordering::Relaxed);
     let response = server.response(&mut client);
     assert_eq!(response.status, 503);
     assert_eq!(server.abort_of("/ws/later"), Some(Abort::HandlerTimeout));
@@ -298,7 +306,7 @@ fn a_silent_client_is_pinged_and_then_closed() {
     let (mut server, now_ms) = Server::with_manual_clock(|_| ());
     let mut client = server.open("/ws/echo");
     let pass = |server: &mut Server, ms: u64| {
-        now_ms.fetch_add(ms, std::sync::atomic::Ordering::Relaxed);
+        now_ms.fetch_add(ms, Ordering::Relaxed);
         server.settle();
     };
     pass(&mut server, 17_000);
@@ -332,11 +340,58 @@ fn a_close_frame_that_is_not_returned_ends_in_time() {
     client.send(&text("ignored"));
     server.settle();
     assert_eq!(server.closed("/ws/echo"), None);
-    now_ms.fetch_add(10_100, std::sync::atomic::Ordering::Relaxed);
+    now_ms.fetch_add(10_100, Ordering::Relaxed);
     server.settle();
     assert!(server.is_empty());
     assert_eq!(server.closed("/ws/echo"), Some((1006, String::new())));
     assert_eq!(server.worker.app.messages.len(), 0);
+}
+
+/// A WebSocket whose client has not read, so that a close frame waits until other output is sent.
+fn with_a_waiting_close_frame() -> (Server, Arc<AtomicU64>, WebSocketClient) {
+    let (mut server, now_ms) = Server::with_manual_clock(|_| ());
+    let client = server.open("/ws/echo");
+    let id = server.exchange("/ws/echo");
+    server.post(
+        id,
+        Command::Message(MessageKind::Binary, vec![0; LONG_BYTES]),
+    );
+    server.post(id, closing(1000));
+    server.settle();
+    (server, now_ms, client)
+}
+
+#[test]
+fn the_time_to_return_a_close_frame_starts_when_it_is_sent() {
+    let (mut server, now_ms, mut client) = with_a_waiting_close_frame();
+    let pass = |server: &mut Server, ms: u64| {
+        now_ms.fetch_add(ms, Ordering::Relaxed);
+        server.settle();
+    };
+    pass(&mut server, 20_000);
+    assert_eq!(server.closed("/ws/echo"), None);
+    assert_eq!(
+        server.next(&mut client),
+        Arrived::Binary(vec![0; LONG_BYTES])
+    );
+    let returned = Arrived::Close(1000, String::new());
+    assert_eq!(server.next(&mut client), returned);
+    pass(&mut server, 9_900);
+    assert_eq!(server.closed("/ws/echo"), None);
+    pass(&mut server, 200);
+    assert_eq!(server.closed("/ws/echo"), Some((1006, String::new())));
+    assert!(server.is_empty());
+}
+
+#[test]
+fn a_client_that_never_reads_a_close_frame_is_ended_by_the_write_timeout() {
+    let (mut server, now_ms, _client) = with_a_waiting_close_frame();
+    for _ in 0..20 {
+        now_ms.fetch_add(5_000, Ordering::Relaxed);
+        server.settle();
+    }
+    assert_eq!(server.closed("/ws/echo"), Some((1006, String::new())));
+    assert!(server.is_empty());
 }
 
 #[test]
