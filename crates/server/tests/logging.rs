@@ -6,11 +6,18 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
+use harness::h2::H2Client;
+use harness::websocket::text;
 use harness::{Server, get, post, post_chunked, response};
 use server::{AccessLog, Command, FilePart, LogFormat, Response};
 
 /// A server with a log, and a function that returns the lines after dropping the server.
 fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
+    logging_with(false)
+}
+
+/// The same, for clients with prior knowledge of HTTP/2 too.
+fn logging_with(accepts_h2: bool) -> (Server, impl FnOnce(Server) -> Vec<String>) {
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     let log =
         AccessLog::new(File::from(OwnedFd::from(writer)), LogFormat::Combined).expect("a thread");
@@ -23,7 +30,13 @@ fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
             .collect()
     };
     (
-        Server::logging(|config| config.limits.body_bytes_max = 1000, Some(log)),
+        Server::logging(
+            |config| {
+                config.limits.body_bytes_max = 1000;
+                config.accepts_prior_knowledge = accepts_h2;
+            },
+            Some(log),
+        ),
         lines,
     )
 }
@@ -158,4 +171,28 @@ fn a_log_does_not_split_a_batch() {
     }
     assert_eq!(client.reads, 1);
     assert_eq!(lines(server).len(), 40);
+}
+
+#[test]
+fn a_websocket_has_its_line_when_it_is_accepted() {
+    let (mut server, lines) = logging_with(true);
+    let mut over_h1 = server.open("/ws/echo");
+    over_h1.send(&text("not counted"));
+    assert_eq!(server.next_text(&mut over_h1), "not counted");
+    let mut over_h2 = H2Client::new(server.connect());
+    let stream = over_h2.connect("/ws/post", &[]);
+    for _ in 0..2 {
+        over_h2.send(usize::MAX);
+        server.settle();
+        over_h2.receive();
+        over_h2.data(stream, &text("not counted"), false);
+    }
+    assert!(!over_h2.streams[&stream].content.is_empty());
+    assert_eq!(
+        lines(server),
+        [
+            r#""GET /ws/echo HTTP/1.1" 101 0 "-" "-""#,
+            r#""GET /ws/post HTTP/2.0" 200 0 "-" "-""#,
+        ]
+    );
 }

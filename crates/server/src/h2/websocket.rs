@@ -187,6 +187,12 @@ impl H2 {
             ..Response::default()
         };
         self.respond(turn, index, Command::BeginOpen(response));
+        // As over HTTP/1.1, its line in the log is that of its handshake.
+        let record = self
+            .streams
+            .get_mut(index)
+            .and_then(|stream| stream.exchange.record.take());
+        turn.context.log(record.as_deref());
     }
 
     /// Octets arrive on a stream that carries a WebSocket.
