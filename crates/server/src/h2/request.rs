@@ -186,7 +186,10 @@ impl H2 {
         if head.asks_websocket {
             match self.handshake(turn, new, &head) {
                 Ok(handshake) => self.offer(turn, new, &head, handshake),
-                Err(refusal) => self.refuse(turn, new, Known::Head(&head), refusal),
+                Err(refused) => {
+                    let response = refused.response();
+                    self.refuse_with(turn, new, Known::Head(&head), refused.reason, response);
+                }
             }
             return Ok(0);
         }
@@ -446,6 +449,20 @@ impl H2 {
         known: Known<'_>,
         (status, reason): (u16, &str),
     ) {
+        let response = Response::error(status, reason);
+        self.refuse_with(turn, new, known, reason, response);
+    }
+
+    /// Responds without the application, with a response of its own. The content that may follow is dropped.
+    #[cold]
+    fn refuse_with<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        known: Known<'_>,
+        reason: &str,
+        response: Response,
+    ) {
         let (head, is_head) = match known {
             Known::Head(head) => (Some(head), head.method == wire::Method::Head),
             Known::Method(method) => (None, method == b"HEAD"),
@@ -454,7 +471,7 @@ impl H2 {
             connection: turn.link.id.key,
             sequence: turn.context.next_sequence(),
         };
-        turn.context.refusals.add(status, reason);
+        turn.context.refusals.add(response.status, reason);
         let exchange = Exchange {
             record: record(turn, head, (0, 0)),
             ..Exchange::new(id, turn.now_ms())
@@ -468,7 +485,6 @@ impl H2 {
             stream.inbound = Some(Box::new(inbound));
         }
         self.streams.push(stream);
-        let response = Response::error(status, reason);
         self.respond(turn, self.streams.len() - 1, Command::Respond(response));
     }
 

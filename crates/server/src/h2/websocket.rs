@@ -30,7 +30,7 @@ use crate::id::ExchangeId;
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::response::{NO_MEMORY, Response};
-use crate::websocket::opening::{Handshake, check_h2};
+use crate::websocket::opening::{Handshake, Refused, check_h2};
 use crate::websocket::{Ending, Pause, STOPPING, WebSocket};
 
 const NOT_TAKEN: &str = "This application takes no WebSockets here.";
@@ -83,15 +83,14 @@ impl H2 {
         turn: &mut Turn<'_, A>,
         new: New,
         head: &RequestHead<'_>,
-    ) -> Result<Handshake, (u16, &'static str)> {
+    ) -> Result<Handshake, Refused> {
         if !turn.app.takes_websocket(&Head::of(head)) {
-            return Err((501, NOT_TAKEN));
+            return Err(Refused::new(501, NOT_TAKEN));
         }
         if new.is_last || head.body_length != BodyLength::Chunked {
-            return Err((400, HAS_CONTENT));
+            return Err(Refused::new(400, HAS_CONTENT));
         }
-        let handshake = check_h2(head, &turn.context.websockets);
-        handshake.map_err(|refused| (refused.status, refused.reason))
+        check_h2(head, &turn.context.websockets)
     }
 
     /// Passes a valid handshake to the application.

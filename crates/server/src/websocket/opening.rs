@@ -28,7 +28,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    fn new(status: u16, reason: &'static str) -> Refused {
+    pub(crate) fn new(status: u16, reason: &'static str) -> Refused {
         let fields = Vec::new();
         Refused {
             status,
@@ -40,11 +40,17 @@ impl Refused {
     fn of(refusal: Refusal) -> Refused {
         let mut refused = Refused::new(refusal.status(), refusal.reason());
         if refusal == Refusal::VersionUnsupported {
-            refused.fields = b"Upgrade: websocket\r\nSec-WebSocket-Version: ".to_vec();
-            refused.fields.extend_from_slice(VERSION);
-            refused.fields.extend_from_slice(b"\r\n");
+            push_line(&mut refused.fields, b"Sec-WebSocket-Version", VERSION);
         }
         refused
+    }
+
+    /// A response of HTTP/1.1 with 426 names the protocol (RFC 9110 section 15.5.22).
+    fn with_upgrade(mut self) -> Refused {
+        if self.status == 426 {
+            push_line(&mut self.fields, b"Upgrade", b"websocket");
+        }
+        self
     }
 
     pub(crate) fn response(&self) -> Response {
@@ -56,7 +62,7 @@ impl Refused {
 
 /// Checks a request of HTTP/1.1 that asks for the upgrade.
 pub(crate) fn check_h1(head: &RequestHead<'_>, shared: &WebSockets) -> Result<Handshake, Refused> {
-    let accept = check_upgrade(head).map_err(Refused::of)?;
+    let accept = check_upgrade(head).map_err(|refusal| Refused::of(refusal).with_upgrade())?;
     check(head, shared, Some(accept))
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Arrived {
     /// 0 before the header section.
     pub(crate) status: u16,
     pub(crate) interim: Vec<u16>,
+    /// The field lines of the final response.
+    pub(crate) section: Vec<u8>,
     pub(crate) content: Vec<u8>,
     pub(crate) trailers: Option<Vec<u8>>,
     /// END_STREAM has arrived.
@@ -130,12 +132,22 @@ impl H2Client {
 
     /// Writes an extended CONNECT with the protocol `websocket` and these fields. Returns its stream.
     pub(crate) fn connect(&mut self, target: &str, fields: &[(&str, &str)]) -> u32 {
+        self.connect_with_version("13", target, fields)
+    }
+
+    /// As [`H2Client::connect`], with another version of WebSocket.
+    pub(crate) fn connect_with_version(
+        &mut self,
+        version: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+    ) -> u32 {
         let stream = self.next;
         self.next += 2;
         let encoder = &mut self.encoder;
         frame::push_headers(&mut self.pending, stream, false, FRAME_BYTES_MAX, |out| {
             encoder.request(b"CONNECT", b"http", b"test", target.as_bytes(), b"", out);
-            let version = ("sec-websocket-version", "13");
+            let version = ("sec-websocket-version", version);
             for (name, value) in [(":protocol", "websocket"), version].iter().chain(fields) {
                 // A literal that is not inserted.
                 out.push(0);
@@ -358,7 +370,7 @@ impl H2Client {
         let decoded = self.decoder.response(block, &LIMITS, &mut section);
         match decoded.expect("a valid header section") {
             interim @ 100..=199 => arrived.interim.push(interim),
-            status => arrived.status = status,
+            status => (arrived.status, arrived.section) = (status, section),
         }
     }
 

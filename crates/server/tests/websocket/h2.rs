@@ -123,7 +123,15 @@ fn handshakes_are_refused_as_over_http_1_1() {
         .client
         .connect("/ws/echo", &[("sec-websocket-version", "13")]);
     let later = it.client.connect("/ws/later", &[]);
+    let version = it.client.connect_with_version("8", "/ws/echo", &[]);
     it.settle();
+    assert_eq!(it.client.streams[&version].status, 426);
+    let section = String::from_utf8_lossy(&it.client.streams[&version].section).to_lowercase();
+    assert!(
+        section.contains("sec-websocket-version: 13\r\n"),
+        "{section}"
+    );
+    assert!(!section.contains("upgrade"), "{section}");
     it.server.respond(it.server.exchange("/ws/later"), "no");
     it.settle();
     for (stream, status) in [(refused, 501), (repeated, 400), (later, 200)] {
