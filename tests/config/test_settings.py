@@ -108,6 +108,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "BOLIDE_PORT: 'tcp://10.0.0.1:80' is not a whole",
     ),
     ({}, {"BOLIDE_BIND": "h"}, "", "BOLIDE_BIND: 'h' is not an address; give HOST"),
+    ({}, {"BOLIDE_PROT": "1"}, "", "BOLIDE_PROT: no such option; did you mean BOLIDE_PORT?"),
     (
         {},
         {"BOLIDE_WROKERS": "2"},

@@ -452,7 +452,7 @@ def _refuse_mistyped(environ: Mapping[str, str]) -> None:
             name = variable.removeprefix(PREFIX).lower()
             if name in OF_APPLICATIONS or len(name) == 1:
                 continue
-            remedy = _remedy(name, lambda option: PREFIX + option.upper(), cutoff=0.8)
+            remedy = _remedy(name, lambda option: PREFIX + option.upper(), cutoff=0.75)
             if remedy:
                 raise ConfigError(f"{variable}: no such option" + remedy)
 
