@@ -48,6 +48,11 @@ impl Listener {
         self
     }
 
+    /// Whether its connections use TLS.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Has its next connections use another configuration, if they use TLS.
     pub fn renew_tls(&mut self, config: &Arc<TlsConfig>) {
         if let Some(tls) = &mut self.tls {

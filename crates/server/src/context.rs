@@ -38,6 +38,8 @@ const DESCRIPTORS_PER_EXCHANGE: u64 = 64;
 pub(crate) struct HandshakePlaces {
     pub(crate) taken: u64,
     pub(crate) awaited: u64,
+    /// Those that wait for their next step, or for a place first.
+    pub(crate) queued: u64,
 }
 
 /// Limits, time, and the buffers of the pass.

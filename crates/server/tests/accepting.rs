@@ -3,9 +3,12 @@
 mod harness;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::Ordering;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use harness::tls::{TlsClient, configs};
 use harness::{Client, PATIENCE, Server, get};
 use net::{LATE_AFTER_MS, Siblings};
 
@@ -287,4 +290,224 @@ fn new_clients_do_not_delay_the_end_of_a_drain() {
         "{} were served",
         server.targets().len()
     );
+}
+
+/// A client that uses TLS.
+struct SecureClient {
+    tls: TlsClient,
+    socket: OwnedFd,
+}
+
+impl SecureClient {
+    /// A client that has sent its ClientHello.
+    fn connect(address: SocketAddr) -> SecureClient {
+        let socket = TcpStream::connect(address).expect("a listening socket");
+        socket.set_nonblocking(true).expect("a socket");
+        let mut client = SecureClient {
+            tls: TlsClient::new(),
+            socket: socket.into(),
+        };
+        client.proceed();
+        client
+    }
+
+    /// Continues the handshake. Returns whether it is complete.
+    fn proceed(&mut self) -> bool {
+        self.tls.push(&self.socket);
+        self.tls.pull(&self.socket);
+        !self.tls.is_handshaking()
+    }
+
+    /// Leaves with a reset.
+    fn reset(self) {
+        let now = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&self.socket, now).expect("a socket");
+    }
+}
+
+/// Handshakes that wait before clients are held off.
+const QUEUED_MAX: usize = 10;
+/// These, those that were accepted before all of them were known to wait, and one that has the place.
+const OPEN_MAX: usize = 18;
+
+/// A server with a listener, where only one client has a place to shake hands, and is silent.
+struct Crowded {
+    server: Server,
+    now_ms: Arc<AtomicU64>,
+    address: SocketAddr,
+    silent: Vec<SecureClient>,
+}
+
+impl Crowded {
+    fn new() -> Crowded {
+        let (mut server, now_ms) = Server::with_manual_clock(|config| {
+            config.limits.connections_max = 2 * QUEUED_MAX as u64;
+            config.limits.tls_handshakes_max = 1;
+        });
+        let (listener, address) = listen(100);
+        let tls = Some(Arc::clone(&configs().0));
+        let watched = server.worker.add_listener(listener.into(), 100, tls);
+        watched.expect("an epoll set");
+        let silent = vec![SecureClient::connect(address)];
+        server.pass_until(|server| open(server) == 1);
+        server.settle();
+        Crowded {
+            server,
+            now_ms,
+            address,
+            silent,
+        }
+    }
+
+    /// Connects clients, most of which are held off.
+    fn fill(&mut self) -> Vec<SecureClient> {
+        let address = self.address;
+        let clients = (0..40).map(|_| SecureClient::connect(address)).collect();
+        (0..10).for_each(|_| self.server.settle());
+        let open = open(&self.server);
+        assert!((QUEUED_MAX..=OPEN_MAX).contains(&open), "{open} are open");
+        clients
+    }
+
+    /// All these complete their handshakes, and leave.
+    fn serve(&mut self, mut clients: Vec<SecureClient>) {
+        self.server.pass_until(|server| {
+            clients.retain_mut(|client| !client.proceed());
+            assert!(open(server) <= OPEN_MAX);
+            clients.is_empty()
+        });
+    }
+}
+
+fn open(server: &Server) -> usize {
+    server.worker.open_connections().load(Ordering::Relaxed)
+}
+
+#[test]
+fn while_handshakes_wait_further_clients_with_tls_are_held_off_and_others_are_not() {
+    let mut it = Crowded::new();
+    let (listener, plain) = listen(100);
+    let watched = it.server.worker.add_listener(listener.into(), 100, None);
+    watched.unwrap();
+    let clients = it.fill();
+    let before = open(&it.server);
+    let response = it.server.ask(&mut connect(plain), &get("/plain"));
+    assert_eq!(response.content, "/plain");
+    it.server.settle();
+    assert!(open(&it.server) <= before + 1);
+    let silent = std::mem::take(&mut it.silent);
+    it.serve(silent);
+    it.serve(clients);
+}
+
+#[test]
+fn nothing_is_held_off_for_clients_that_have_sent_nothing() {
+    let mut it = Crowded::new();
+    let idle: Vec<TcpStream> = (0..QUEUED_MAX + 5)
+        .map(|_| TcpStream::connect(it.address).expect("a listening socket"))
+        .collect();
+    it.server
+        .pass_until(|server| open(server) == QUEUED_MAX + 6);
+    drop(idle);
+}
+
+#[test]
+fn clients_are_accepted_again_when_those_that_waited_are_gone() {
+    for by_reset in [true, false] {
+        let mut it = Crowded::new();
+        let clients = it.fill();
+        let silent = std::mem::take(&mut it.silent);
+        if by_reset {
+            silent
+                .into_iter()
+                .chain(clients)
+                .for_each(SecureClient::reset);
+        } else {
+            // Neither moves any more: each is accepted, and ends in its time.
+            let now_ms = Arc::clone(&it.now_ms);
+            it.server.pass_until(|server| {
+                now_ms.fetch_add(1000, Ordering::Relaxed);
+                server.settle();
+                server.is_empty()
+            });
+        }
+        let last = vec![SecureClient::connect(it.address)];
+        it.serve(last);
+        assert!(it.server.targets().is_empty());
+    }
+}
+
+#[test]
+fn a_listener_that_is_added_while_clients_are_held_off_is_served_after_that() {
+    let mut it = Crowded::new();
+    let mut clients = it.fill();
+    let (listener, address) = listen(100);
+    let tls = Some(Arc::clone(&configs().0));
+    let watched = it.server.worker.add_listener(listener.into(), 100, tls);
+    watched.unwrap();
+    it.server.worker.renew_tls(&configs().0);
+    let other = SecureClient::connect(address);
+    it.server.settle();
+    assert!(open(&it.server) <= OPEN_MAX);
+    let silent = std::mem::take(&mut it.silent);
+    it.serve(silent);
+    clients.push(other);
+    it.serve(clients);
+}
+
+#[test]
+fn a_drain_accepts_clients_that_were_held_off() {
+    let mut it = Crowded::new();
+    let mut clients = it.fill();
+    it.server.worker.drain();
+    clients.append(&mut it.silent);
+    for client in &mut clients {
+        client.tls.offer(get("/waited").as_bytes());
+    }
+    let now_ms = Arc::clone(&it.now_ms);
+    it.server.pass_until(|server| {
+        // A drain waits for room.
+        now_ms.fetch_add(1, Ordering::Relaxed);
+        for client in &mut clients {
+            client.proceed();
+        }
+        server.is_empty()
+    });
+    let is_served = |it: &SecureClient| it.tls.received.ends_with(b"/waited");
+    assert_eq!(clients.iter().filter(|it| is_served(it)).count(), 41);
+}
+
+#[test]
+fn clients_that_one_worker_holds_off_are_accepted_by_another() {
+    let mut workers = Workers::new(2, 1000);
+    let (listener, address) = listen(200);
+    for (index, server) in workers.servers.iter_mut().enumerate() {
+        if index == 0 {
+            // Nobody completes a handshake.
+            *server = Server::with(|config| {
+                config.limits.connections_max = 2 * QUEUED_MAX as u64;
+                config.limits.tls_handshakes_max = 0;
+            });
+            let seat = workers.siblings.seat(0).expect("a seat for each");
+            server.worker.join(seat).expect("an epoll set");
+        }
+        let socket = listener.try_clone().expect("a descriptor");
+        let tls = Some(Arc::clone(&configs().0));
+        let watched = server.worker.add_listener(socket.into(), 200, tls);
+        watched.expect("an epoll set");
+    }
+    let mut clients: Vec<SecureClient> = Vec::new();
+    let mut complete = 0;
+    for _ in 0..4 {
+        clients.extend((0..25).map(|_| SecureClient::connect(address)));
+        let end = Instant::now() + PATIENCE;
+        // All but those that the first has accepted.
+        while complete + OPEN_MAX < clients.len() {
+            assert!(Instant::now() < end, "{complete}, {:?}", workers.open());
+            workers.servers.iter_mut().for_each(|it| it.pass_within(1));
+            let is_complete = |it: &mut SecureClient| it.proceed();
+            complete = clients.iter_mut().map(is_complete).filter(|it| *it).count();
+        }
+    }
+    assert!(workers.open()[0] <= OPEN_MAX, "{:?}", workers.open());
 }

@@ -33,6 +33,8 @@ const TLS_MAJOR_VERSION: u8 = 3;
 pub(crate) struct Handshake {
     since_ms: u64,
     place: Place,
+    /// It waits for its next step, or for a place first.
+    is_queued: bool,
 }
 
 /// Whether a handshake has one of the places.
@@ -51,7 +53,19 @@ impl Handshake {
         Handshake {
             since_ms: now_ms,
             place: Place::Without,
+            is_queued: false,
         }
+    }
+
+    /// It starts to wait for its next step, until [`Handshake::takes_step`] or its end.
+    pub(crate) fn queue(&mut self, places: &mut HandshakePlaces) {
+        places.queued += u64::from(!self.is_queued);
+        self.is_queued = true;
+    }
+
+    /// It waits no more.
+    fn takes_step(&mut self, places: &mut HandshakePlaces) {
+        places.queued -= u64::from(std::mem::take(&mut self.is_queued));
     }
 
     /// Takes a place, if it has none. Returns false if there is none.
@@ -70,7 +84,7 @@ impl Handshake {
     }
 
     /// Frees its place.
-    pub(crate) fn leave(&mut self, places: &mut HandshakePlaces) {
+    fn leave(&mut self, places: &mut HandshakePlaces) {
         if let Place::With { .. } = std::mem::replace(&mut self.place, Place::Without) {
             places.taken -= 1;
         }
@@ -136,6 +150,9 @@ impl Connection {
         buffer: &mut [u8],
     ) -> Fate {
         self.has_turn = false;
+        if let Phase::Handshake(handshake) = &mut self.phase {
+            handshake.takes_step(&mut context.handshakes);
+        }
         if !self.link.send_owed() {
             return self.abandon(context, app);
         }
@@ -153,6 +170,7 @@ impl Connection {
     /// The handshake is over: its place is free.
     pub(super) fn leave_handshake(&mut self, context: &mut Context) {
         if let Phase::Handshake(handshake) = &mut self.phase {
+            handshake.takes_step(&mut context.handshakes);
             handshake.leave(&mut context.handshakes);
             let since_ms = context.clock.now_ms();
             self.phase = Phase::preface(since_ms);

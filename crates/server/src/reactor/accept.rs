@@ -3,6 +3,10 @@
 //! Any worker that watches a listening socket may accept a connection from it. A worker that has clearly more connections than another, or
 //! its maximum, asks that one ([`net::Siblings`]) and *rests*: it does not watch the listeners until it has room again, is asked itself, or
 //! the other one has had its time. A single worker does none of this.
+//!
+//! Any worker *holds off* clients that use TLS while many handshakes wait for their next steps: it does not watch the listeners with TLS
+//! until half of these are done or gone. The clients wait in the listening sockets, where they need no descriptor of the worker and another
+//! worker may accept them. A drain accepts them too.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,6 +20,9 @@ use super::rush::Rush;
 use super::{ASKED, LISTENER, Worker};
 use crate::app::App;
 
+/// Handshakes waiting for their next steps from which clients that use TLS are held off: some tenths of a second of work. Fewer if a worker has few
+/// connections (half of them), so that those of other listeners have room.
+const HANDSHAKES_QUEUED_MAX: u64 = 1024;
 /// Connections accepted from one listener before the other listeners get their turn.
 const ACCEPTS_PER_PASS: usize = 256;
 /// How long a pass accepts. The first request of a connection is served at once, and a slow application must not delay the other
@@ -33,6 +40,8 @@ pub(super) struct Accepting {
     state: State,
     /// When resting ends, or a drain continues.
     resumes_ms: u64,
+    /// Clients that use TLS are held off.
+    is_holding_off: bool,
     rush: Rush,
 }
 
@@ -76,6 +85,7 @@ impl Accepting {
             seat: None,
             state: State::Open,
             resumes_ms: NEVER_MS,
+            is_holding_off: false,
             rush: Rush::default(),
         }
     }
@@ -118,7 +128,8 @@ impl Accepting {
 
     fn watch(&mut self, poller: &Poller) -> io::Result<()> {
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            if !slot.is_watched {
+            let is_held_off = self.is_holding_off && slot.listener.is_secure();
+            if !slot.is_watched && !is_held_off {
                 poller.add_shared(&slot.listener, LISTENER | index as Token)?;
                 slot.is_watched = true;
             }
@@ -127,11 +138,37 @@ impl Accepting {
     }
 
     fn unwatch(&mut self, poller: &Poller) {
+        self.slots.iter_mut().for_each(|slot| slot.unwatch(poller));
+    }
+
+    /// Whether clients that use TLS are held off.
+    #[inline]
+    pub(super) fn is_holding_off(&self) -> bool {
+        self.is_holding_off
+    }
+
+    /// Leaves clients that use TLS to the other workers, or to later.
+    #[cold]
+    fn hold_off(&mut self, poller: &Poller) {
+        self.is_holding_off = true;
         for slot in &mut self.slots {
-            // Closing our copy would not be enough: other processes share the socket.
-            if std::mem::take(&mut slot.is_watched) {
-                let _ = poller.remove(&slot.listener);
+            if slot.listener.is_secure() {
+                slot.unwatch(poller);
             }
+        }
+        if let Some(seat) = &self.seat {
+            // Otherwise siblings with more connections would leave these clients to this worker.
+            seat.pause();
+        }
+    }
+
+    /// Lets other workers know that this one accepts.
+    fn open_seat(&self) {
+        if let Some(seat) = &self.seat
+            && !self.slots.is_empty()
+            && !self.is_holding_off
+        {
+            seat.open();
         }
     }
 
@@ -140,8 +177,18 @@ impl Accepting {
         self.unwatch(poller);
         self.slots.clear();
         self.resumes_ms = NEVER_MS;
+        self.is_holding_off = false;
         if let Some(seat) = &self.seat {
             seat.close();
+        }
+    }
+}
+
+impl Slot {
+    fn unwatch(&mut self, poller: &Poller) {
+        // Closing our copy would not be enough: other processes share the socket.
+        if std::mem::take(&mut self.is_watched) {
+            let _ = poller.remove(&self.listener);
         }
     }
 }
@@ -188,9 +235,7 @@ impl<A: App> Worker<A> {
             self.accepting.slots.pop();
             return Err(error);
         }
-        if let Some(seat) = &self.accepting.seat {
-            seat.open();
-        }
+        self.accepting.open_seat();
         Ok(())
     }
 
@@ -244,17 +289,31 @@ impl<A: App> Worker<A> {
         if self.accepting.watch(&self.poller).is_err() {
             return self.exhausted();
         }
-        if let Some(seat) = &self.accepting.seat
-            && !self.accepting.slots.is_empty()
-        {
-            seat.open();
+        self.accepting.open_seat();
+    }
+
+    /// Accepts clients that use TLS again, if half of the handshakes for which they were held off are done or gone.
+    #[cold]
+    pub(super) fn end_holding_off(&mut self) {
+        if self.context.handshakes.queued > self.handshakes_queued_max() / 2 {
+            return;
         }
+        self.accepting.is_holding_off = false;
+        if self.accepting.state == State::Open {
+            self.resume();
+        }
+    }
+
+    /// The number of handshakes waiting for their next steps from which clients that use TLS are held off.
+    fn handshakes_queued_max(&self) -> u64 {
+        (self.context.limits.connections_max / 2).min(HANDSHAKES_QUEUED_MAX)
     }
 
     /// Leaves new connections to others, and accepts those already waiting.
     pub(super) fn drain_listeners(&mut self) {
         self.accepting.unwatch(&self.poller);
         self.accepting.state = State::Draining;
+        self.accepting.is_holding_off = false;
         if let Some(seat) = &self.accepting.seat {
             seat.close();
         }
@@ -275,7 +334,7 @@ impl<A: App> Worker<A> {
 
     fn accept_until(&mut self, index: usize, until_ms: u64) -> Ended {
         memory::notice_limit();
-        for _ in 0..ACCEPTS_PER_PASS {
+        for _ in 0..self.accepts_max(index) {
             if !self.is_our_turn() {
                 return Ended::Rests;
             }
@@ -303,8 +362,28 @@ impl<A: App> Worker<A> {
                 }
             }
         }
-        // The listener is reported again.
+        // The listener is reported again, unless its clients are held off.
         Ended::Later
+    }
+
+    /// How many connections may be accepted from a listener at once: those that use TLS fill the queue of handshakes, but do not exceed it by
+    /// much.
+    fn accepts_max(&mut self, index: usize) -> usize {
+        let slot = self.accepting.slots.get(index);
+        if !slot.is_some_and(|slot| slot.listener.is_secure())
+            || self.accepting.state == State::Draining
+        {
+            return ACCEPTS_PER_PASS;
+        }
+        let (queued, queued_max) = (self.context.handshakes.queued, self.handshakes_queued_max());
+        if queued > queued_max && !self.accepting.is_holding_off {
+            self.accepting.hold_off(&self.poller);
+        }
+        match self.accepting.is_holding_off {
+            true => 0,
+            // Those of the last pass may not have been reported yet.
+            false => ACCEPTS_PER_PASS.min((queued_max - queued) as usize / 2 + 1),
+        }
     }
 
     /// Whether a drain may continue. Open connections end soon, so none needs to be refused.
@@ -367,9 +446,7 @@ impl<A: App> Worker<A> {
             self.leave_to(turn);
             return false;
         }
-        if let Some(seat) = &self.accepting.seat {
-            seat.open();
-        }
+        self.accepting.open_seat();
         true
     }
 

@@ -11,6 +11,7 @@ use net::memory::{NoMemory, reserve_place};
 
 use super::Worker;
 use crate::app::App;
+use crate::connection::Connection;
 use crate::context::Context;
 use crate::id::ConnectionId;
 use crate::limits::RECEIVE_BYTES;
@@ -29,9 +30,15 @@ pub(super) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Adds a connection, which must not be among them. Without memory for its place, its deadline ends it.
-    pub(super) fn add(&mut self, context: &mut Context, id: ConnectionId) {
-        push(&mut self.due, context, id);
+    /// Adds a connection that is shaking hands, unless it is among them. Without memory for that, its deadline ends it.
+    pub(super) fn add(&mut self, context: &mut Context, connection: &mut Connection) {
+        if !connection.asks_turn() {
+            return;
+        }
+        if let Some(handshake) = connection.handshake() {
+            handshake.queue(&mut context.handshakes);
+        }
+        push(&mut self.due, context, connection.id());
     }
 }
 
@@ -74,7 +81,12 @@ impl<A: App> Worker<A> {
                 });
             }
         }
-        self.context.handshakes.awaited = self.handshakes.waiting.len() as u64;
+        let awaited = self.handshakes.waiting.len() as u64;
+        self.context.handshakes.awaited = match self.accepting.is_holding_off() && awaited > 0 {
+            // And nobody knows how many others, which wait to be accepted.
+            true => u64::MAX,
+            false => awaited,
+        };
     }
 
     /// Takes the next connection that has a place.

@@ -64,6 +64,9 @@ impl<A: App> Worker<A> {
         if self.timers.is_due(waited_ms) && self.has_read_all() {
             self.expire(waited_ms);
         }
+        if self.accepting.is_holding_off() {
+            self.end_holding_off();
+        }
         if self.accepting.is_due(self.context.clock.now_ms()) {
             self.resume();
         }
@@ -221,10 +224,7 @@ impl<A: App> Worker<A> {
                 // No step can complete it. Waiting for its turn, it would only keep its descriptor.
                 return self.close(key, Fate::Close);
             }
-            if connection.asks_turn() {
-                self.handshakes.add(&mut self.context, connection.id());
-            }
-            return;
+            return self.handshakes.add(&mut self.context, connection);
         }
         self.with_connection(key, |connection, context, app, receive| {
             if event.has_ended() && !event.is_readable() {

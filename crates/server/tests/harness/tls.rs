@@ -35,18 +35,18 @@ pub(crate) struct TlsClient {
 }
 
 /// Both sides' configurations, with one certificate.
-pub(crate) fn configs() -> &'static (TlsConfig, Arc<ClientConfig>) {
-    static CONFIGS: OnceLock<(TlsConfig, Arc<ClientConfig>)> = OnceLock::new();
+pub(crate) fn configs() -> &'static (Arc<TlsConfig>, Arc<ClientConfig>) {
+    static CONFIGS: OnceLock<(Arc<TlsConfig>, Arc<ClientConfig>)> = OnceLock::new();
     CONFIGS.get_or_init(|| make_configs(&[b"http/1.1"], &[]))
 }
 
 /// The same for HTTP/2, which both sides agree upon.
-pub(crate) fn h2_configs() -> &'static (TlsConfig, Arc<ClientConfig>) {
-    static CONFIGS: OnceLock<(TlsConfig, Arc<ClientConfig>)> = OnceLock::new();
+pub(crate) fn h2_configs() -> &'static (Arc<TlsConfig>, Arc<ClientConfig>) {
+    static CONFIGS: OnceLock<(Arc<TlsConfig>, Arc<ClientConfig>)> = OnceLock::new();
     CONFIGS.get_or_init(|| make_configs(&[b"h2", b"http/1.1"], &[b"h2"]))
 }
 
-fn make_configs(served: &[&[u8]], asked: &[&[u8]]) -> (TlsConfig, Arc<ClientConfig>) {
+fn make_configs(served: &[&[u8]], asked: &[&[u8]]) -> (Arc<TlsConfig>, Arc<ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a pair");
     let (certificates, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let pair = Pair {
@@ -60,7 +60,7 @@ fn make_configs(served: &[&[u8]], asked: &[&[u8]]) -> (TlsConfig, Arc<ClientConf
         .with_root_certificates(roots)
         .with_no_client_auth();
     client.alpn_protocols = asked.iter().map(|it| it.to_vec()).collect();
-    (server, Arc::new(client))
+    (Arc::new(server), Arc::new(client))
 }
 
 /// A socket that does not block, and never raises a signal.
