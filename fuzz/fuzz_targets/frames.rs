@@ -245,6 +245,10 @@ fn check_fields(frame: Frame<'_>, octets: &[u8]) {
         ) => {
             assert_eq!((stream, block, is_whole), (id, payload, flags & 4 != 0));
         }
+        (0x10, Frame::PriorityUpdate { stream, value }) => {
+            assert_eq!(stream, word(payload) & 0x7fff_ffff);
+            assert_eq!((id, value), (0, &payload[4..]));
+        }
         (10.., Frame::Unknown { kind }) => assert_eq!(kind, octets[3]),
         (kind, frame) => panic!("a frame of type {kind} became {frame:?}"),
     }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use server::{
-    Abort, App, Config, ExchangeId, Fields, Mailbox, Match, Outcome, Parameters, Pulled, Request,
-    Responder, Router, Worker,
+    Abort, App, Command, Config, ExchangeId, Fields, Mailbox, Match, Outcome, Parameters, Pulled,
+    Request, Responder, Response, Router, Worker,
 };
+use wire::h2::{Encoder, FRAME_BYTES_MAX, Frame, PREFACE, Parsed, frame};
 
 /// Requests in one send.
 const PIPELINED: usize = 24;
@@ -21,11 +22,23 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n";
 const RESPONSE_BYTES: usize = 146;
 const SENDS_PER_ROUND: usize = 10;
 
-/// An application that returns a constant response.
-struct Constant;
+/// An application that returns a constant response, or posts it.
+#[derive(Default)]
+struct Constant {
+    mailbox: Option<Arc<Mailbox>>,
+}
 
 impl App for Constant {
-    fn call(&mut self, _: &Request<'_>, responder: &mut Responder) -> Outcome {
+    fn call(&mut self, request: &Request<'_>, responder: &mut Responder) -> Outcome {
+        if let Some(mailbox) = &self.mailbox {
+            let response = Response {
+                status: 200,
+                content: b"Hello, World!".to_vec(),
+                ..Response::default()
+            };
+            mailbox.post(request.id, Command::Respond(response));
+            return Outcome::Pending;
+        }
         let fields = Fields::constant(b"Content-Type: text/plain; charset=utf-8\r\n");
         responder.respond(200, fields, b"Hello, World!");
         Outcome::Responded
@@ -51,12 +64,14 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rounds = arguments.iter().find_map(|argument| argument.parse().ok());
     let chosen = |name: &str| arguments.iter().any(|argument| argument == name);
-    let cases: [(&str, Case); 3] = [
+    let cases: [(&str, Case); 5] = [
         ("route-literal", |rounds| route(rounds, b"/articles/latest")),
         ("route-parameters", |rounds| {
             route(rounds, b"/users/42/posts/a-first-post");
         }),
         ("serve", serve),
+        ("serve-h2", |rounds| serve_h2(rounds, false)),
+        ("serve-h2-posted", |rounds| serve_h2(rounds, true)),
     ];
     let all = !cases.iter().any(|(name, _)| chosen(name));
     for (name, case) in cases.into_iter().filter(|(name, _)| all || chosen(name)) {
@@ -88,7 +103,8 @@ fn route(rounds: usize, path: &[u8]) {
 
 fn serve(rounds: usize) {
     let mailbox = Arc::new(Mailbox::default());
-    let mut worker = Worker::new(Constant, Config::default(), None, mailbox).expect("an epoll set");
+    let mut worker =
+        Worker::new(Constant::default(), Config::default(), None, mailbox).expect("an epoll set");
     let (mut client, socket) = UnixStream::pair().expect("a pair of sockets");
     worker.adopt(socket.into()).expect("a usable socket");
     let batch = REQUEST.repeat(PIPELINED);
@@ -105,4 +121,56 @@ fn serve(rounds: usize) {
             received += count / RESPONSE_BYTES;
         }
     }
+}
+
+/// The same over HTTP/2. Posted responses are those of streams with a record.
+fn serve_h2(rounds: usize, is_posted: bool) {
+    let mailbox = Arc::new(Mailbox::default());
+    let app = Constant {
+        mailbox: is_posted.then(|| Arc::clone(&mailbox)),
+    };
+    let config = Config {
+        accepts_prior_knowledge: true,
+        ..Config::default()
+    };
+    let mut worker = Worker::new(app, config, None, mailbox).expect("an epoll set");
+    let (mut client, socket) = UnixStream::pair().expect("a pair of sockets");
+    client.set_nonblocking(true).expect("a socket");
+    worker.adopt(socket.into()).expect("a usable socket");
+    let mut batch = PREFACE.to_vec();
+    frame::push_settings(&mut batch, &[]);
+    frame::push_window_update(&mut batch, 0, 1 << 30);
+    let (mut encoder, mut stream) = (Encoder::new(), 1);
+    let mut responses = Vec::new();
+    for _ in 0..rounds * SENDS_PER_ROUND {
+        for _ in 0..PIPELINED {
+            frame::push_headers(&mut batch, stream, true, FRAME_BYTES_MAX, |out| {
+                let fields = b"user-agent: bench\r\naccept: */*\r\naccept-encoding: gzip\r\n";
+                encoder.request(b"GET", b"http", b"127.0.0.1:8000", b"/", fields, out);
+            });
+            stream += 2;
+        }
+        client.write_all(&batch).expect("the worker is there");
+        batch.clear();
+        let mut complete = 0;
+        while complete < PIPELINED {
+            worker.before_wait();
+            worker.wait(Some(0)).expect("the epoll set works");
+            worker.dispatch();
+            let _ = client.read_to_end(&mut responses);
+            complete += take_responses(&mut responses);
+        }
+    }
+}
+
+/// Removes whole frames. Returns how many of them end a response.
+fn take_responses(received: &mut Vec<u8>) -> usize {
+    let (mut used, mut complete) = (0, 0);
+    while let Ok(Parsed::Frame(frame, length)) = wire::h2::parse(&received[used..], FRAME_BYTES_MAX)
+    {
+        used += length;
+        complete += usize::from(matches!(frame, Frame::Data { is_last: true, .. }));
+    }
+    received.drain(..used);
+    complete
 }

@@ -28,6 +28,7 @@ mod flood;
 mod handlers;
 mod input;
 mod output;
+mod priority;
 mod request;
 mod start;
 mod stream;
@@ -42,6 +43,7 @@ use wire::h2::{
 
 use self::flood::Flood;
 use self::handlers::Handlers;
+use self::priority::Priorities;
 use self::stream::{Stream, StreamEncoder};
 use self::websocket::Carried;
 use crate::app::{Abort, App};
@@ -160,6 +162,7 @@ pub(crate) struct H2 {
     handlers: Handlers,
     /// Content of which a part has arrived.
     arriving: Option<Arriving>,
+    priorities: Priorities,
 }
 
 impl H2 {
@@ -219,6 +222,7 @@ impl H2 {
             arriving: None,
         }
     }
+            priorities: Priorities::default(),
 
     /// Serves what was read.
     #[inline]
@@ -371,8 +375,8 @@ impl H2 {
         let places = self.streams.capacity() * size_of::<Stream>();
         let resets = self.reset.capacity() * size_of::<Reset>()
             + self.reset_by_client.capacity() * size_of::<u32>();
-        let handlers = self.handlers.held_bytes();
-        own + tables + places + resets + handlers + size_of::<H2>()
+        let noted = self.handlers.held_bytes() + self.priorities.held_bytes();
+        own + tables + places + resets + noted + size_of::<H2>()
     }
 
     /// The clock moved during a turn: a wait that started in it counts from its end.

@@ -5,7 +5,7 @@
 //!
 //! Where to read: [`frame`] parses and writes frames, [`settings`], [`stream`] and [`window`] are the rules of a connection; `hpack` is
 //! RFC 7541 (integers, strings, tables), `kind` says what one field line is, `section` checks the lines of a block and writes the text,
-//! [`decoder`] and [`encoder`] connect them. Every rule has a case in `vectors/`.
+//! [`decoder`] and [`encoder`] connect them; [`priority`] is RFC 9218. Every rule has a case in `vectors/`.
 
 pub mod block;
 pub mod decoder;
@@ -14,6 +14,7 @@ pub mod error;
 pub mod frame;
 mod hpack;
 mod kind;
+pub mod priority;
 mod section;
 pub mod settings;
 pub mod stream;
@@ -24,5 +25,6 @@ pub use decoder::Decoder;
 pub use encoder::Encoder;
 pub use error::{ErrorCode, Scope, Violation};
 pub use frame::{FRAME_BYTES_MAX, Frame, HEADER_BYTES, PREFACE, Parsed, parse};
+pub use priority::Priority;
 pub use stream::{Opened, State};
 pub use window::{ReceiveWindow, SendWindow, WindowOverflow};

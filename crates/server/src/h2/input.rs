@@ -218,6 +218,7 @@ impl H2 {
                 self.settings_are_acknowledged = true;
                 self.count_idle(turn)?;
             }
+            Frame::PriorityUpdate { stream, value } => self.update_priority(turn, stream, value)?,
             Frame::Priority { .. } | Frame::Unknown { .. } => self.count_idle(turn)?,
         }
         Ok(0)

@@ -1,4 +1,5 @@
-//! Sends what is ready: frames first, then content in turns, one frame of each stream at a time, as far as the windows allow it.
+//! Sends what is ready: frames first, then content, as far as the windows allow it: one frame of each stream in turn, or in the order that the
+//! client wants ([`super::priority`]).
 
 use std::os::unix::fs::FileExt as _;
 
@@ -22,7 +23,7 @@ const EMPTY_PART_BYTES: usize = 1024;
 
 /// What one stream could do in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
+pub(super) enum Step {
     /// It has nothing to send now.
     Nothing,
     /// It sent something.
@@ -115,16 +116,33 @@ impl H2 {
         }
     }
 
-    /// Moves frames, and content of all streams in turns, to the send buffer. Returns true if more could be sent at once.
+    /// Moves frames and content to the send buffer. Returns true if more could be sent at once.
     pub(super) fn emit<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
         self.out(turn);
         if turn.link.is_full() {
             self.update_paces(turn);
             return false;
         }
+        let is_more = match self.priorities.are_used && self.streams.len() > 1 {
+            true => self.emit_by_priority(turn),
+            false => self.emit_in_turns(turn),
+        };
+        if !is_more {
+            self.update_paces(turn);
+        }
+        is_more
+    }
+
+    /// Whether what is written has to be sent first.
+    pub(super) fn is_batch_full<A: App>(&self, turn: &Turn<'_, A>) -> bool {
+        turn.context.responder.out.len() >= BATCH_BYTES
+    }
+
+    /// Moves content of all streams to the send buffer, one frame of each in turn. Returns true if more could be sent at once.
+    fn emit_in_turns<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
         let mut idle = 0;
         while idle < self.streams.len() {
-            if turn.context.responder.out.len() >= BATCH_BYTES {
+            if self.is_batch_full(turn) {
                 return true;
             }
             if self.turn_of >= self.streams.len() {
@@ -142,12 +160,11 @@ impl H2 {
                 self.turn_of += 1;
             }
         }
-        self.update_paces(turn);
         false
     }
 
     /// Sends at most one frame of a stream's content, and its end.
-    fn emit_from<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> Step {
+    pub(super) fn emit_from<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> Step {
         let bytes_max = self.client.payload_bytes_max;
         let window = self.send_window.available();
         let Some(stream) = self.streams.get_mut(index) else {
@@ -182,6 +199,7 @@ impl H2 {
                 self.send_window.use_up(count);
                 self.flood.sent(count);
                 self.flood.progress();
+                self.priorities.sent_bytes += count as u64;
                 stream.earn(count, &turn.context.timeouts, turn.context.clock.now_ms());
                 if !stream.has_unsent() && stream.end() == End::Content {
                     set_last(out, start);
@@ -303,6 +321,7 @@ impl H2 {
         self.send_window.use_up(count);
         self.flood.sent(count);
         self.flood.progress();
+        self.priorities.sent_bytes += count as u64;
         stream.earn(count, &turn.context.timeouts, turn.context.clock.now_ms());
         if let Some(record) = &mut stream.exchange.record {
             record.content_bytes += count as u64;
@@ -332,7 +351,11 @@ impl H2 {
     fn update_paces<A: App>(&mut self, turn: &Turn<'_, A>) {
         let (timeouts, now_ms) = (&turn.context.timeouts, turn.now_ms());
         let window = self.send_window;
+        let sent_bytes = std::mem::take(&mut self.priorities.sent_bytes);
         for stream in &mut self.streams {
+            if self.priorities.are_used {
+                stream.earn_by_others(sent_bytes, timeouts, now_ms);
+            }
             stream.update_pace(window, timeouts, now_ms);
         }
     }
@@ -364,12 +387,12 @@ impl H2 {
         let mut was_pulled = false;
         let count = self.streams.len();
         let first = self.pull_of;
+        let only = self.pulled_first();
         for index in (first..count).chain(0..first.min(count)) {
             let Some(stream) = self.streams.get_mut(index) else {
                 continue;
             };
-            let is_next = stream.exchange.progress == Progress::Pulled && !stream.has_unsent();
-            if !is_next {
+            if !stream.wants_part() || only.is_some_and(|only| !only.includes(stream)) {
                 continue;
             }
             was_pulled = true;

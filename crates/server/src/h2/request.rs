@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use net::memory::is_short;
 use wire::h2::{
-    BlockError, BlockLimits, ErrorCode, FRAME_BYTES_MAX, Frame, Parsed, SendWindow, State,
-    Violation, frame,
+    BlockError, BlockLimits, ErrorCode, FRAME_BYTES_MAX, Frame, Parsed, Priority, SendWindow,
+    State, Violation, frame,
 };
 use wire::{BodyLength, RequestHead};
 
@@ -40,6 +40,8 @@ pub(super) struct New {
     /// The request has no content that is still to arrive.
     pub(super) is_last: bool,
     pub(super) send_window: SendWindow,
+    /// What is known of it already.
+    pub(super) priority: Option<Priority>,
 }
 
 /// What is known of a request that is refused.
@@ -65,6 +67,7 @@ impl H2 {
                 stream,
                 is_last,
                 send_window: SendWindow::new(self.client.window_bytes),
+                priority: None,
             };
             return self.request(turn, new, block, after);
         }
@@ -401,6 +404,8 @@ impl H2 {
         let windows = (send_window, self.new_receive_window(turn));
         let state = State::opened(new.is_last);
         let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
+        let priority = new.priority;
+        stream.priority = priority.unwrap_or_else(|| self.initial_priority(new.stream, head));
         if content == Content::Later {
             let is_call = matches!(taker, Taker::Call(_));
             let owes_continue = head.expects_continue && !is_call;

@@ -83,14 +83,15 @@ impl H2 {
         inbound.is_complete = new.is_last;
         stream.inbound = Some(Box::new(inbound));
         stream.owed_bytes = owed_bytes(head);
+        stream.priority = self.initial_priority(new.stream, head);
         self.streams.push(stream);
     }
 
-    /// Starts requests that wait, in the order of their streams, as long as there is room for their responses.
+    /// Starts requests that wait, in the order of their streams or of the client's priorities, as long as there is room for their responses.
     pub(super) fn start_ready<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Started {
         let mut started = Started::Nothing;
         while !turn.link.is_full()
-            && let Some(index) = self.streams.iter().position(Stream::is_ready)
+            && let Some(index) = self.first_ready()
             && self.has_room(turn)
         {
             match is_short(REQUEST_SPARE_BYTES) {
@@ -129,6 +130,7 @@ impl H2 {
             stream: stream.id,
             is_last: is_complete,
             send_window: stream.send_window,
+            priority: Some(stream.priority),
         };
         let content = match is_complete {
             true => Content::Whole(&held),

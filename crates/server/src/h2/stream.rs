@@ -4,7 +4,7 @@
 //! sending (RFC 7541 2.2). Content waits in the exchange's output and becomes DATA when the windows allow it.
 
 use net::memory::{NoMemory, reserve};
-use wire::h2::{Encoder as HeaderEncoder, ReceiveWindow, SendWindow, State, frame};
+use wire::h2::{Encoder as HeaderEncoder, Priority, ReceiveWindow, SendWindow, State, frame};
 
 use super::websocket::Carried;
 use crate::context::MOVED_BYTES_MIN;
@@ -24,6 +24,9 @@ const BLOCK_BYTES: usize = 512;
 pub(super) struct Stream {
     pub(super) id: u32,
     pub(super) state: State,
+    pub(super) priority: Priority,
+    /// Some of its content was sent since its pace was updated.
+    has_sent: bool,
     pub(super) exchange: Exchange,
     pub(super) encoding: Encoding,
     /// The request's content, until it is complete and taken.
@@ -77,6 +80,8 @@ impl Stream {
         Stream {
             id,
             state,
+            priority: Priority::default(),
+            has_sent: false,
             exchange,
             encoding,
             inbound: None,
@@ -120,6 +125,11 @@ impl Stream {
     /// Whether its request waits to be started.
     pub(super) fn is_ready(&self) -> bool {
         self.inbound.as_ref().is_some_and(|it| it.is_ready())
+    }
+
+    /// Whether the application is to be asked for the next part of its response.
+    pub(super) fn wants_part(&self) -> bool {
+        self.exchange.progress == Progress::Pulled && !self.has_unsent()
     }
 
     /// What follows the content that is written. Only if nothing of it is unsent.
@@ -167,8 +177,21 @@ impl Stream {
         }
     }
 
+    /// The connection's window allowed `bytes` of streams that have priority over this one to be sent. If it has sent nothing itself because it
+    /// waits for them, its peer is not slow.
+    pub(super) fn earn_by_others(&mut self, bytes: u64, timeouts: &Timeouts, now_ms: u64) {
+        let has_sent = std::mem::take(&mut self.has_sent);
+        if !has_sent
+            && self.send_window.available() > 0
+            && let (Some(pace), Some(rule)) = (&mut self.pace, timeouts.response_rule())
+        {
+            pace.earn(bytes, rule, now_ms);
+        }
+    }
+
     /// The peer's windows allowed `bytes` to be sent.
     pub(super) fn earn(&mut self, bytes: usize, timeouts: &Timeouts, now_ms: u64) {
+        self.has_sent = true;
         if let (Some(pace), Some(rule)) = (&mut self.pace, timeouts.response_rule()) {
             pace.earn(bytes as u64, rule, now_ms);
         }

@@ -131,6 +131,9 @@ impl H2 {
         stream.carried = Some(Box::new(Carried::Offered {
             handshake,
             input: Vec::new(),
+        stream.priority = self.initial_priority(new.stream, head);
+        // Its messages are used as they arrive, and may never end: others must not wait for that.
+        stream.priority.is_incremental = true;
         }));
         self.streams.push(stream);
         if !is_called {

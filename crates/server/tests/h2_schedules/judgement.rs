@@ -118,8 +118,11 @@ fn expected(asked: &Asked) -> Vec<u8> {
     }
 }
 
-/// From when all windows were open, streams that have content send in turns.
+/// From when all windows were open, streams that have content send in turns, unless the client wants another order.
 fn of_turns(world: &World) -> Result<(), String> {
+    if world.has_priorities {
+        return Ok(());
+    }
     let order = &world.client.order;
     let large = world
         .asked

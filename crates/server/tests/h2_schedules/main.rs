@@ -154,3 +154,27 @@ fn websockets_of_many_streams_share_the_windows() {
     };
     hold(profile, Last::Finish);
 }
+
+#[test]
+fn whatever_is_urgent_all_is_sent() {
+    for (is_tls, last) in [(false, Last::Finish), (true, Last::FallSilent)] {
+        let profile = Profile {
+            is_tls,
+            large: 10,
+            has_priorities: true,
+            ..PLAIN
+        };
+        hold(profile, last);
+    }
+}
+
+#[test]
+fn time_ends_what_is_late_and_not_what_waits_for_urgent_streams() {
+    let profile = Profile {
+        stalls: 4,
+        large: 4,
+        has_priorities: true,
+        ..PLAIN
+    };
+    hold(profile, Last::Finish);
+}

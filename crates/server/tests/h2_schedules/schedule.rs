@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::Union;
-use wire::h2::settings;
+use wire::h2::{Priority, settings};
 use wire::websocket::Kind as MessageKind;
 
 /// Less than any timeout, in all of a schedule: what must not expire, does not.
@@ -24,6 +24,8 @@ pub(crate) struct Profile {
     pub(crate) ends: u32,
     /// WebSockets.
     pub(crate) sockets: u32,
+    /// Clients that want some responses before others.
+    pub(crate) has_priorities: bool,
 }
 
 pub(crate) const PLAIN: Profile = Profile {
@@ -33,6 +35,7 @@ pub(crate) const PLAIN: Profile = Profile {
     stalls: 0,
     ends: 0,
     sockets: 0,
+    has_priorities: false,
 };
 
 /// What the application does with a request.
@@ -147,6 +150,8 @@ pub(crate) enum Move {
     Window(u32),
     Setting(u16, u32),
     Ping,
+    /// Of an open stream, or of the next one.
+    Prioritize(Option<u8>, Priority),
     /// So many bytes at most, of the frames and of the records.
     Send(u16),
     Pass,
@@ -217,6 +222,22 @@ fn rare(profile: Profile) -> impl Strategy<Value = Move> {
     Union::new_weighted(choices)
 }
 
+/// Frames that are for no content.
+fn asides(profile: Profile) -> impl Strategy<Value = Move> {
+    let priority = (any::<Option<u8>>(), 0..8_u8, any::<bool>());
+    let priority = priority.prop_map(|(which, urgency, is_incremental)| {
+        let priority = Priority {
+            urgency,
+            is_incremental,
+        };
+        Move::Prioritize(which, priority)
+    });
+    match profile.has_priorities {
+        true => prop_oneof![1 => Just(Move::Ping), 4 => priority].boxed(),
+        false => Just(Move::Ping).boxed(),
+    }
+}
+
 fn one(profile: Profile) -> impl Strategy<Value = Move> {
     let data = (any::<u8>(), 0..20_000_u16, any::<bool>());
     let act = (any::<u8>(), acts());
@@ -238,7 +259,7 @@ fn one(profile: Profile) -> impl Strategy<Value = Move> {
         profile.windows => give.prop_map(|(which, bytes)| Move::Give { which, bytes: bytes.max(1) }),
         profile.windows / 2 => windows().prop_map(Move::Window),
         1 => some_settings(),
-        1 => Just(Move::Ping),
+        if profile.has_priorities { 5 } else { 1 } => asides(profile),
         36 => rest,
     ]
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use server::{Command, FilePart, Response};
+use wire::h2::Priority;
 
 use crate::harness::h2::H2Client;
 use crate::harness::tls::h2_configs;
@@ -68,6 +69,8 @@ pub(crate) struct World {
     pub(crate) closes_last: Vec<u32>,
     pub(crate) is_draining: bool,
     has_left: bool,
+    /// The client has said which responses it wants first.
+    pub(crate) has_priorities: bool,
     /// Both sides have ended.
     has_closed: bool,
     /// Time has passed in which something may have been late.
@@ -127,6 +130,7 @@ impl World {
             closes_last: Vec::new(),
             is_draining: false,
             has_left: false,
+            has_priorities: false,
             has_closed: false,
             has_stalled: false,
             has_ended: false,
@@ -171,6 +175,7 @@ impl World {
             Move::Window(bytes) => self.client.announce_window(bytes),
             Move::Setting(identifier, value) => self.client.announce(identifier, value),
             Move::Ping => self.client.ping(),
+            Move::Prioritize(which, priority) => self.prioritize(which, priority),
             Move::Send(bytes) => self.client.send(usize::from(bytes)),
             Move::Pass => self.pass(),
             Move::Receive => self.receive(),
@@ -270,6 +275,18 @@ impl World {
         };
         let open: Vec<usize> = (0..self.asked.len()).filter(is_open).collect();
         open.get(usize::from(which) % open.len().max(1)).copied()
+    }
+
+    fn prioritize(&mut self, which: Option<u8>, priority: Priority) {
+        self.has_priorities = true;
+        let is_incremental = u8::from(priority.is_incremental);
+        let value = format!("u={}, i=?{is_incremental}", priority.urgency);
+        let open = which.and_then(|which| self.pick(which, |_| true));
+        let stream = match open {
+            Some(index) => self.asked[index].stream,
+            None => self.client.next(),
+        };
+        self.client.prioritize(stream, &value);
     }
 
     fn data(&mut self, which: u8, bytes: usize, is_last: bool) {

@@ -241,6 +241,21 @@ impl H2Client {
         self.announced.push(same);
     }
 
+    /// Says what priority the response of a stream has.
+    pub(crate) fn prioritize(&mut self, stream: u32, value: &str) {
+        frame::push_priority_update(&mut self.pending, stream, value.as_bytes());
+    }
+
+    /// The next stream.
+    pub(crate) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Uses no stream with the next identifier.
+    pub(crate) fn skip(&mut self) {
+        self.next += 2;
+    }
+
     /// Opens no more streams.
     pub(crate) fn leave(&mut self) {
         frame::push_goaway(&mut self.pending, 0, ErrorCode::NO_ERROR, "");

@@ -25,6 +25,7 @@ const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
+const PRIORITY_UPDATE: u8 = 0x10;
 
 const ACK: u8 = 0x1;
 const END_STREAM: u8 = 0x1;
@@ -102,6 +103,13 @@ pub enum Frame<'a> {
         /// The stream.
         stream: u32,
     },
+    /// The client wants a response sooner or later than it has said before (RFC 9218 7.1).
+    PriorityUpdate {
+        /// The stream of the response, not 0.
+        stream: u32,
+        /// As a value of the field `priority`.
+        value: &'a [u8],
+    },
     /// A type that is not known, which is ignored (RFC 9113 4.1).
     Unknown {
         /// The type.
@@ -172,6 +180,7 @@ pub fn parse(input: &[u8], payload_bytes_max: usize) -> Result<Parsed<'_>, Viola
             last_stream: number(payload) & STREAM_MAX,
             code: ErrorCode(number(payload.get(4..).unwrap_or_default())),
         },
+        PRIORITY_UPDATE => priority_update(payload)?,
         _ => Frame::Unknown { kind },
     };
     Ok(Parsed::Frame(frame, used))
@@ -219,6 +228,7 @@ fn check_header(kind: u8, flags: u8, stream: u32, length: usize) -> Result<(), V
         SETTINGS if flags & ACK != 0 => (stream == 0, length == 0),
         SETTINGS => (stream == 0, length.is_multiple_of(settings::SETTING_BYTES)),
         PING => (stream == 0, length == 8),
+        PRIORITY_UPDATE => (stream == 0, length >= 4),
         GOAWAY => (stream == 0, length >= 8),
         WINDOW_UPDATE => (true, length == 4),
         // No endpoint of this crate allows them (RFC 9113 6.6, 8.4).
@@ -293,6 +303,20 @@ fn ping(flags: u8, payload: &[u8]) -> Frame<'_> {
     match flags & ACK != 0 {
         true => Frame::Pong(data),
         false => Frame::Ping(data),
+    }
+}
+
+#[cold]
+fn priority_update(payload: &[u8]) -> Result<Frame<'_>, Violation> {
+    match number(payload) & STREAM_MAX {
+        0 => Err(Violation::of_connection(
+            ErrorCode::PROTOCOL_ERROR,
+            "a PRIORITY_UPDATE frame is for stream 0",
+        )),
+        stream => Ok(Frame::PriorityUpdate {
+            stream,
+            value: payload.get(4..).unwrap_or_default(),
+        }),
     }
 }
 
@@ -412,6 +436,13 @@ pub fn push_settings(out: &mut Vec<u8>, values: &[(u16, u32)]) {
 /// Appends the acknowledgement of settings.
 pub fn push_settings_ack(out: &mut Vec<u8>) {
     out.extend_from_slice(&header(0, SETTINGS, ACK, 0));
+}
+
+/// Appends PRIORITY_UPDATE; `value` is that of the field `priority`.
+pub fn push_priority_update(out: &mut Vec<u8>, stream: u32, value: &[u8]) {
+    out.extend_from_slice(&header(4 + value.len(), PRIORITY_UPDATE, 0, 0));
+    out.extend_from_slice(&stream.to_be_bytes());
+    out.extend_from_slice(value);
 }
 
 /// Appends PING.

@@ -279,6 +279,8 @@ impl Session {
                 });
             }
             Frame::Data { .. } | Frame::Continuation { .. } => return Err(PROTOCOL),
+            // Only clients may send it (RFC 9218 7.1).
+            Frame::PriorityUpdate { .. } => return Err(PROTOCOL),
         }
         match self.unsent().len() > RESPONSES_BYTES_MAX {
             true => Err(Violation {
