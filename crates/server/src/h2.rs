@@ -155,14 +155,16 @@ pub(crate) struct H2 {
     reset_by_client: VecDeque<u32>,
     /// The stream whose client may send [`AHEAD_BYTES`].
     ahead_of: Option<u32>,
+    /// The same for a stream that carries a WebSocket.
+    websocket_ahead: Option<u32>,
     /// Start of the current wait for a request.
     idle_since_ms: u64,
     leaving: Leaving,
     flood: Flood,
     handlers: Handlers,
+    priorities: Priorities,
     /// Content of which a part has arrived.
     arriving: Option<Arriving>,
-    priorities: Priorities,
 }
 
 impl H2 {
@@ -215,14 +217,15 @@ impl H2 {
             reset: VecDeque::new(),
             reset_by_client: VecDeque::new(),
             ahead_of: None,
+            websocket_ahead: None,
             idle_since_ms: now_ms,
             leaving: Leaving::No,
             flood: Flood::default(),
             handlers: Handlers::default(),
+            priorities: Priorities::default(),
             arriving: None,
         }
     }
-            priorities: Priorities::default(),
 
     /// Serves what was read.
     #[inline]

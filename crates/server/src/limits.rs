@@ -53,7 +53,8 @@ pub(crate) const RECEIVE_BYTES: usize = 65_536;
 
 /// Content of several HTTP/2 streams that may be held for their calls at the same time, besides that of the oldest and what windows allow.
 pub(crate) const CALLS_BYTES_MAX: usize = 1 << 20;
-/// Content that the client of one stream of an HTTP/2 connection may send ahead of its handler, so that an upload takes fewer round trips.
+/// Content that the client of one stream of an HTTP/2 connection may send ahead of its handler, so that an upload takes fewer round trips. The same for
+/// one stream that carries a WebSocket.
 pub(crate) const AHEAD_BYTES: u32 = 1 << 20;
 /// Memory for the frames of one read: the replies to the shortest ones are twice as long.
 const H2_SPARE_BYTES: u64 = 512 * 1024;
@@ -94,7 +95,8 @@ impl Limits {
             .saturating_add(self.header_section_bytes_max);
         let stream = head.saturating_add(u64::from(self.h2_window_bytes()));
         let streams = stream.saturating_mul(self.h2_streams_max);
-        let ahead = CALLS_BYTES_MAX as u64 + u64::from(AHEAD_BYTES);
+        // One upload, and one WebSocket.
+        let ahead = CALLS_BYTES_MAX as u64 + 2 * u64::from(AHEAD_BYTES);
         let content = self.body_bytes_max.max(self.websocket_message_bytes_max);
         let content = content.saturating_add(ahead);
         let tables = self.h2_table_bytes_max.saturating_mul(2);

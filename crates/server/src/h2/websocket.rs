@@ -27,6 +27,7 @@ use crate::app::{App, Content, Request};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
+use crate::limits::AHEAD_BYTES;
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::response::{NO_MEMORY, Response};
@@ -36,6 +37,8 @@ use crate::websocket::{Ending, Pause, STOPPING, WebSocket};
 const NOT_TAKEN: &str = "This application takes no WebSockets here.";
 /// Parts of messages up to this length are not limited together: as much as the windows allow anyway.
 const SHORT_MESSAGE_BYTES: usize = 64 * 1024;
+/// A WebSocket that uses so many octets at once receives long messages, or many: half of a frame of DATA.
+const LONG_READ_BYTES: usize = 8192;
 
 const HAS_CONTENT: &str = "a WebSocket handshake has no content";
 
@@ -128,12 +131,12 @@ impl H2 {
         let windows = (new.send_window, self.new_receive_window(turn));
         let (state, encoding) = (State::opened(false), Encoding::new(false));
         let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
-        stream.carried = Some(Box::new(Carried::Offered {
-            handshake,
-            input: Vec::new(),
         stream.priority = self.initial_priority(new.stream, head);
         // Its messages are used as they arrive, and may never end: others must not wait for that.
         stream.priority.is_incremental = true;
+        stream.carried = Some(Box::new(Carried::Offered {
+            handshake,
+            input: Vec::new(),
         }));
         self.streams.push(stream);
         if !is_called {
@@ -335,8 +338,24 @@ impl H2 {
         } else if !stream.state.takes_content() {
             H2::lose_websocket(&mut self.handlers, turn, stream);
         }
+        if used >= LONG_READ_BYTES {
+            self.widen(index);
+        }
         if used > 0 {
             self.open_stream_window(index, used as u32);
+        }
+    }
+
+    /// Lets the client of a WebSocket that reads much send further ahead, so that long messages take fewer round trips. One of a connection may,
+    /// until its stream is over.
+    fn widen(&mut self, index: usize) {
+        let is_free = |id: u32| self.index_of(id).is_none();
+        if self.websocket_ahead.is_none_or(is_free)
+            && let Some(stream) = self.streams.get_mut(index)
+            && stream.state.takes_content()
+        {
+            self.websocket_ahead = Some(stream.id);
+            stream.receive_window.grow(AHEAD_BYTES);
         }
     }
 

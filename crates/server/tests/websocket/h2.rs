@@ -328,19 +328,52 @@ fn handlers_of_websockets_that_have_ended_keep_their_places() {
 }
 
 #[test]
-fn a_websocket_is_not_ahead_of_its_application() {
+fn the_client_of_one_websocket_that_reads_long_messages_may_send_further_ahead() {
     let mut it = World::new();
-    let socket = it.open("/ws/echo");
-    for part in text(&"x".repeat(40_000)).chunks(10_000) {
-        it.client.data(socket, part, false);
-    }
-    it.settle();
-    assert_eq!(it.server.worker.app.messages.len(), 1);
-    assert!(it.client.streams[&socket].room_bytes <= 65_536);
+    let [first, second] = [it.open("/ws/1"), it.open("/ws/2")];
+    let room = |it: &World, stream| it.client.streams[&stream].room_bytes;
+    let message = text(&"m".repeat(40_000));
+    let send = |it: &mut World, stream| {
+        for part in message.chunks(16_384) {
+            it.client.data(stream, part, false);
+        }
+        it.settle();
+    };
+    send(&mut it, first);
+    send(&mut it, second);
+    assert!(room(&it, first) > 1_000_000, "{}", room(&it, first));
+    assert!(room(&it, second) <= 65_536, "{}", room(&it, second));
+    // An upload is not stopped for that.
     let upload = it.client.open("POST", "/parts/upload", false);
     it.client.data(upload, &[b'u'; 10_000], false);
     it.settle();
-    assert_eq!(it.client.streams[&upload].room_bytes, 1 << 20);
+    assert_eq!(room(&it, upload), 1 << 20);
+    // Many short messages are as long together; single ones are not.
+    it.client.reset(first);
+    it.client.data(second, &text("short"), false);
+    it.settle();
+    assert!(room(&it, second) <= 65_536);
+    it.client.data(second, &text("short").repeat(1000), false);
+    it.settle();
+    send(&mut it, second);
+    assert!(room(&it, second) > 1_000_000, "{}", room(&it, second));
+}
+
+#[test]
+fn a_websocket_that_does_not_read_gets_no_more_than_its_window() {
+    let mut it = World::new();
+    it.open("/ws/1");
+    let slow = it.open("/ws/slow");
+    let before = it.client.streams[&slow].room_bytes;
+    let mut sent = 0;
+    // The application takes the first message, and no other.
+    while it.client.streams[&slow].room_bytes > 16_384 && sent < 4_000_000 {
+        it.client.data(slow, &text(&"m".repeat(16_000)), false);
+        sent += 16_000;
+        it.settle();
+    }
+    assert!((before as usize..3 * (1 << 20)).contains(&sent), "{sent}");
+    assert!(it.server.worker.held_bytes() < 3 << 20);
 }
 
 /// A message that is much shorter than its content, or the first frame of one.
