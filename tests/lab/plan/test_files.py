@@ -23,7 +23,7 @@ def test_every_contestant_is_valid() -> None:
     assert len(found) >= 40
     assert {"bolide-native", "bolide-asgi", "bolide-wsgi", "ceiling"} <= found.keys()
     ceilings = [name for name, each in found.items() if each.entry.role == "ceiling"]
-    assert ceilings == ["ceiling", "ceiling-tls", "ceiling-messages"]
+    assert ceilings == ["ceiling", "ceiling-tls", "ceiling-messages", "ceiling-messages-tls"]
 
 
 def test_requirements_are_pinned() -> None:
