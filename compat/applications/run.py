@@ -30,7 +30,11 @@ REQUIREMENTS = [
     *("httpx", "litestar>=2,<3", "quart", "sse-starlette", "starlette", "uvicorn", "uvloop"),
     *("click>=8.1,<9", "msgspec>=0.19"),
 ]
-APART = {"on_mlflow": ["mlflow", "httpx", "uvicorn", "uvloop", "click>=8.1,<9", "msgspec>=0.19"]}
+OURS = ("click>=8.1,<9", "msgspec>=0.19")
+APART = {
+    "on_mlflow": ["mlflow", "httpx", "uvicorn", "uvloop", *OURS],
+    "on_nicegui": ["nicegui", "httpx", "websockets", "uvicorn", "uvloop", *OURS],
+}
 """Applications whose requirements are kept apart from the others'."""
 READY = re.compile(rb"(?:on|at:) http://127\.0\.0\.1:(\d+)")
 START_MAX_S, STOP_MAX_S, OBSERVE_MAX_S = 90, 30, 180
