@@ -66,6 +66,7 @@ def report(**changes: Any) -> dict[str, Any]:
         "histogram": HISTOGRAM,
         "statuses": {"200": 20_000},
         "bytes_received": 3_300_000,
+        "run_bytes_received": 3_300_000,
         "content_bytes_received": 260_000,
         "head_bytes_received": 3_040_000,
         "bytes_per_s": 1_650_000.0,

@@ -132,6 +132,7 @@ fn counts_agree_with_the_servers_own() {
         let head_bytes = OK.len() as u64 - 2;
         assert_eq!(report.head_bytes_received, head_bytes * 1001);
         assert_eq!(report.bytes_received, OK.len() as u64 * 1001);
+        assert_eq!(report.run_bytes_received, report.bytes_received);
         let expected = if is_persistent { 10 } else { 1001 };
         assert_eq!(report.connections_opened, expected);
         let seconds = report.per_second.iter();
@@ -165,6 +166,7 @@ fn what_is_sent_in_a_duration_is_what_the_server_receives() {
     }
     assert_eq!(report.requests_sent, requests.load(Ordering::Relaxed));
     assert!(report.ok < report.requests_sent && report.failed == 0);
+    assert!(report.bytes_received < report.run_bytes_received);
     assert!((report.seconds - 0.2).abs() < 0.02, "{}", report.seconds);
 }
 

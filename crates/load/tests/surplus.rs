@@ -108,6 +108,7 @@ fn what_arrives_after_the_load_is_not_counted() {
     assert_eq!(report.ok + report.unfinished, report.requests_sent);
     assert!(report.failed == 0 && report.unfinished <= 3, "{report:?}");
     assert_eq!(report.bytes_received, OK.len() as u64 * report.ok);
+    assert!(report.run_bytes_received >= report.bytes_received);
     assert!((report.seconds - 0.1).abs() < 0.02, "{}", report.seconds);
 }
 

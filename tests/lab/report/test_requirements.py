@@ -239,11 +239,23 @@ def test_bytes_are_compared_where_few_responses_are_complete() -> None:
 
 def test_bytes_per_processor_time_where_the_generator_is_the_limit() -> None:
     limited = {"generator": GeneratorUse(cpu_share=1.0)}
-    # The second server needs 0.25 s of its processor for 2 requests, and gets 1.5 times the bytes.
+    # The second server needs half the processor time for 1.5 times the bytes.
     found = [
-        trial("a", 1, 4.0, bytes_per_s=4e8, server=ServerUse(cpu_s=0.5, cpu_share=0.5), **limited),
-        trial("b", 1, 4.0, bytes_per_s=6e8, server=ServerUse(cpu_s=0.25, cpu_share=0.5), **limited),
+        trial("a", 1, 4.0, run_bytes=400, server=ServerUse(cpu_s=0.5, cpu_share=0.5), **limited),
+        trial("b", 1, 4.0, run_bytes=600, server=ServerUse(cpu_s=0.25, cpu_share=0.5), **limited),
     ]
     value = judgement(found, measure="bytes")
     assert value.value is not None and value.value.middle == pytest.approx(1 / 3)
     assert value.remark.endswith("the generator was the limit of both")
+
+
+def test_bytes_per_processor_time_are_those_of_the_whole_run() -> None:
+    """Not those of complete responses: of a few long ones, it is chance how many a turn has."""
+    limited = {"generator": GeneratorUse(cpu_share=1.0), "bytes_per_s": 8e8}
+    use = ServerUse(cpu_s=0.5, cpu_share=0.5)
+    found = [
+        trial("a", 1, 4.0, run_bytes=950, requests_sent=9, server=use, **limited),
+        trial("b", 1, 2.0, run_bytes=950, requests_sent=10, server=use, **limited),
+    ]
+    value = judgement(found, measure="bytes")
+    assert value.value is not None and value.value.middle == pytest.approx(1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from bolide.errors import ConfigError
 from bolide.lab import race
 from bolide.lab.plan import contestant
 from bolide.lab.plan.schedule import Slot
-from bolide.lab.record.schema import Study, Trial
+from bolide.lab.record.schema import ServerUse, Study, Trial
+from bolide.lab.tools.load import Load, Reading
 from bolide.lab.trial import trial, turns
 from lab.tiny_race import (
     LIAR,
@@ -130,6 +132,26 @@ def test_a_race_in_turns_goes_on_where_it_was_stopped(tmp_path: Path, silent: Si
     assert race.run(plan, ["honest"], options(tmp_path, resumes=True), silent, among("honest"))
     assert [each.round for each in trials_of(tmp_path)] == [1, 2, 3, 4]
     assert silent.starts == [(4, 0), (2, 2)]
+
+
+def test_how_busy_a_server_was_is_known_by_bytes() -> None:
+    """Of long responses a turn has few, so their number would say less."""
+    load = Load(url="", duration_s=0.5, warm_up_s=0.2)
+    reading = Reading(
+        ok=2,
+        failed=0,
+        errors={},
+        requests_per_s=4.0,
+        seconds=0.5,
+        bytes_per_s=1e9,
+        requests_sent=7,
+        run_bytes=800_000_000,
+    )
+    use = trial._server(ServerUse(cpu_s=0.8, cpu_share=0.1), reading, load)
+    assert use.cpu_share == 1.0
+    unknown = msgspec.structs.replace(use, cpu_share=0.1)
+    for other in (replace(reading, run_bytes=None), replace(reading, run_bytes=0)):
+        assert trial._server(unknown, other, load) == unknown
 
 
 def test_intervals_are_not_for_turns(tmp_path: Path, silent: Silent) -> None:

@@ -102,6 +102,8 @@ pub struct Report {
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes received.
     pub bytes_received: u64,
+    /// Bytes received in the whole run: also before and after the measured time.
+    pub run_bytes_received: u64,
     /// Bytes of content in complete responses, correct or not.
     pub content_bytes_received: u64,
     /// Bytes of the heads of complete responses.
@@ -243,6 +245,14 @@ pub(super) fn rows(histogram: &Histogram) -> Vec<(f64, u64)> {
     buckets.chunks(each).map(row).collect()
 }
 
+fn errors(outcomes: &[Outcome]) -> Errors {
+    let mut all = Errors::default();
+    for outcome in outcomes {
+        all.merge(&outcome.tally.errors);
+    }
+    all
+}
+
 fn statuses(outcomes: &[Outcome]) -> BTreeMap<u16, u64> {
     let mut all = BTreeMap::new();
     for outcome in outcomes {
@@ -272,10 +282,7 @@ impl Report {
         let most = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).max().unwrap_or(0);
         let seconds = most(|it| it.length_ns) as f64 / 1e9;
         let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
-        let mut errors = Errors::default();
-        outcomes
-            .iter()
-            .for_each(|it| errors.merge(&it.tally.errors));
+        let errors = errors(outcomes);
         let latency_ns = merged(|it| it.series.latency_ns());
         let (ok, failed) = (sum(|it| it.tally.ok), errors.total());
         let offered = sum(|it| it.offered);
@@ -299,6 +306,7 @@ impl Report {
             histogram: rows(&latency_ns),
             statuses: statuses(outcomes),
             bytes_received: sum(|it| it.tally.bytes),
+            run_bytes_received: sum(|it| it.tally.run_bytes),
             content_bytes_received: sum(|it| it.tally.content_bytes),
             head_bytes_received: sum(|it| it.tally.head_bytes),
             bytes_per_s: per_second(sum(|it| it.tally.bytes) as f64),

@@ -31,6 +31,8 @@ pub(super) struct Tally {
     pub(super) errors: Errors,
     pub(super) warm_up_failed: u64,
     pub(super) bytes: u64,
+    /// For the whole run.
+    pub(super) run_bytes: u64,
     pub(super) content_bytes: u64,
     pub(super) head_bytes: u64,
     pub(super) statuses: Vec<u64>,
@@ -57,6 +59,7 @@ impl Tally {
             errors: Errors::default(),
             warm_up_failed: 0,
             bytes: 0,
+            run_bytes: 0,
             content_bytes: 0,
             head_bytes: 0,
             statuses: vec![0; STATUSES],

@@ -352,6 +352,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     histogram: list[tuple[float, int]] | None = None
     requests_sent: int | None = None
     """Requests from the tool's start to its end, with those of its warm-up; None if unknown."""
+    run_bytes: int | None = None
+    """Bytes of responses from the tool's start to its end; None if unknown."""
     application_us: float | None = None
     """Processor time of the application per request, if it was measured inside the server."""
     own_us: float | None = None

@@ -77,6 +77,7 @@ class Bolide(Tool):
                 bytes_per_s=report["bytes_per_s"],
                 generator_cpu_s=report["generator_cpu_s"],
                 requests_sent=report.get("requests_sent"),
+                run_bytes=report.get("run_bytes_received"),
                 served=dict(report["connections_served"]),
                 remarks=remarks,
             )

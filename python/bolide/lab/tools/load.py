@@ -81,6 +81,8 @@ class Reading:
     generator_cpu_s: float | None = None
     requests_sent: int | None = None
     """Requests with those of the warm-up."""
+    run_bytes: int | None = None
+    """Bytes received from the tool's start to its end."""
     served: dict[str, Any] | None = None
     """How evenly connections were served: fields of `schema.Served`; None if not counted."""
     remarks: list[str] = field(default_factory=list)

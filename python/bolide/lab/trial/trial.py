@@ -446,6 +446,7 @@ class Run:
             latency_us=reading.latency_us,
             histogram=reading.histogram,
             requests_sent=reading.requests_sent,
+            run_bytes=reading.run_bytes,
             bytes_per_s=reading.bytes_per_s,
             served=served,
             in_flight=None if flying is None else round(flying, 2),
@@ -461,11 +462,12 @@ class Run:
 def _server(use: ServerUse, reading: Reading, load: Load) -> ServerUse:
     """Return what the server used; of a short turn, samples do not show how busy it was.
 
-    Its share is the processor time of a request, of all that were sent, times the rate.
+    Its share is the processor time of a byte, of all that were received, times those per second.
+    Requests would say less: of long responses, few begin and end within a turn.
     """
-    if not load.warm_up_s or not reading.requests_sent or use.cpu_s is None:
+    if not load.warm_up_s or not reading.run_bytes or use.cpu_s is None:
         return use
-    share = use.cpu_s / reading.requests_sent * (reading.requests_per_s or 0.0)
+    share = use.cpu_s / reading.run_bytes * (reading.bytes_per_s or 0.0)
     return msgspec.structs.replace(use, cpu_share=round(share, 4))
 
 

@@ -135,6 +135,7 @@ impl LoadThread {
     /// Checks the first `length` bytes of the buffer, of which `received` are new, and continues accordingly.
     fn check(&mut self, index: usize, received: usize, length: usize) {
         self.now_ns = precise_ns();
+        self.tally.run_bytes += received as u64;
         if self.now_ns >= self.tally.start_ns {
             self.tally.bytes += received as u64;
         }

@@ -105,9 +105,7 @@ def _bytes_rate(trial: Trial) -> float:
 
 def _bytes_per_cpu(trial: Trial) -> float:
     """Return the bytes per second of the server's processor time, with those of the warm-up."""
-    if not trial.requests_sent or not trial.requests_per_s:
-        return 0.0
-    return _per_cpu(trial) * _bytes_rate(trial) / trial.requests_per_s
+    return (trial.run_bytes or 0) / trial.server.cpu_s if trial.server.cpu_s else 0.0
 
 
 def _by_round(figure: Figure, value: Callable[[Trial], float]) -> Mapping[int, float]:
