@@ -5,6 +5,9 @@
 //! content straight to the [`Place`] that [`into_place`] lends, and returns an empty record to rustls, of which only the header appears.
 //! Keys, sequence numbers and limits remain rustls' own. All other records, and other suites, are encrypted in the ordinary way.
 
+#[cfg(target_arch = "x86_64")]
+mod vaes;
+
 use std::cell::Cell;
 use std::sync::LazyLock;
 
@@ -23,6 +26,8 @@ use rustls::{
 /// The header of a record (RFC 8446 section 5.1).
 pub(super) const HEADER_BYTES: usize = 5;
 const TAG_BYTES: usize = 16;
+type Header = [u8; HEADER_BYTES];
+type NonceBytes = [u8; aead::NONCE_LEN];
 /// What follows the content: its type, which is encrypted with it (RFC 8446 section 5.2), and the tag.
 const TRAILER_BYTES: usize = 1 + TAG_BYTES;
 /// A record is longer than its content by this.
@@ -95,6 +100,7 @@ fn sealing(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     };
     // The suites exist once in a process.
     let aead_alg = Box::leak(Box::new(Sealing {
+        suite: suite.suite(),
         algorithm,
         inner: inner.aead_alg,
     }));
@@ -112,12 +118,17 @@ fn sealing(suite: SupportedCipherSuite) -> SupportedCipherSuite {
 
 /// AES-GCM of a suite, with [`Sealer`] as its encrypter.
 struct Sealing {
+    suite: CipherSuite,
     algorithm: &'static aead::Algorithm,
     inner: &'static dyn Tls13AeadAlgorithm,
 }
 
 impl Tls13AeadAlgorithm for Sealing {
     fn encrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageEncrypter> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(key) = vaes::key(self.suite, key.as_ref()) {
+            return Box::new(Sealer { key, iv });
+        }
         match TlsRecordSealingKey::new(self.algorithm, TlsProtocolId::TLS13, key.as_ref()) {
             Ok(key) => Box::new(Sealer { key, iv }),
             Err(_) => self.inner.encrypter(key, iv),
@@ -125,6 +136,10 @@ impl Tls13AeadAlgorithm for Sealing {
     }
 
     fn decrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageDecrypter> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(key) = vaes::key(self.suite, key.as_ref()) {
+            return Box::new(vaes::Opener { key, iv });
+        }
         self.inner.decrypter(key, iv)
     }
 
@@ -145,19 +160,71 @@ impl Tls13AeadAlgorithm for Sealing {
     }
 }
 
+/// A key that encrypts records.
+trait SealingKey: Send + Sync {
+    /// Encrypts `content`, and the octet `kind` after it, to `room`, which is longer than `content` by [`TRAILER_BYTES`]. The additional data
+    /// are the header (RFC 8446 section 5.2).
+    fn seal(
+        &mut self,
+        nonce: NonceBytes,
+        header: Header,
+        content: &[u8],
+        kind: u8,
+        room: &mut [u8],
+    ) -> Result<(), Error>;
+
+    /// Encrypts `payload` where it is, and appends the tag.
+    fn seal_in_place(
+        &mut self,
+        nonce: NonceBytes,
+        header: Header,
+        payload: &mut PrefixedPayload,
+    ) -> Result<(), Error>;
+}
+
+impl SealingKey for TlsRecordSealingKey {
+    fn seal(
+        &mut self,
+        nonce: NonceBytes,
+        header: Header,
+        content: &[u8],
+        kind: u8,
+        room: &mut [u8],
+    ) -> Result<(), Error> {
+        let (encrypted, trailer) = room
+            .split_at_mut_checked(content.len())
+            .ok_or(Error::EncryptError)?;
+        let nonce = aead::Nonce::assume_unique_for_key(nonce);
+        let additional = Aad::from(header);
+        self.seal_out_of_place_scatter(nonce, additional, content, encrypted, &[kind], trailer)
+            .map_err(|_| Error::EncryptError)
+    }
+
+    fn seal_in_place(
+        &mut self,
+        nonce: NonceBytes,
+        header: Header,
+        payload: &mut PrefixedPayload,
+    ) -> Result<(), Error> {
+        let nonce = aead::Nonce::assume_unique_for_key(nonce);
+        self.seal_in_place_append_tag(nonce, Aad::from(header), payload)
+            .map_err(|_| Error::EncryptError)
+    }
+}
+
 /// Encrypts the records of one direction of a connection.
-struct Sealer {
-    key: TlsRecordSealingKey,
+struct Sealer<K> {
+    key: K,
     iv: Iv,
 }
 
-impl MessageEncrypter for Sealer {
+impl<K: SealingKey> MessageEncrypter for Sealer<K> {
     fn encrypt(
         &mut self,
         message: OutboundPlainMessage<'_>,
         sequence_number: u64,
     ) -> Result<OutboundOpaqueMessage, Error> {
-        let nonce = aead::Nonce::assume_unique_for_key(Nonce::new(&self.iv, sequence_number).0);
+        let nonce = Nonce::new(&self.iv, sequence_number).0;
         if message.typ == ContentType::ApplicationData
             && let OutboundChunks::Single(content) = message.payload
             && let Some(mut place) = PLACE.take()
@@ -171,8 +238,7 @@ impl MessageEncrypter for Sealer {
         payload.extend_from_chunks(&message.payload);
         payload.extend_from_slice(&[u8::from(message.typ)]);
         self.key
-            .seal_in_place_append_tag(nonce, Aad::from(make_tls13_aad(length)), &mut payload)
-            .map_err(|_| Error::EncryptError)?;
+            .seal_in_place(nonce, make_tls13_aad(length), &mut payload)?;
         Ok(record(payload))
     }
 
@@ -181,28 +247,17 @@ impl MessageEncrypter for Sealer {
     }
 }
 
-impl Sealer {
+impl<K: SealingKey> Sealer<K> {
     /// Writes the whole record of `content` to `place`, which has room for it.
-    fn seal(&mut self, place: &mut Place, content: &[u8], nonce: aead::Nonce) -> Result<(), Error> {
+    fn seal(&mut self, place: &mut Place, content: &[u8], nonce: NonceBytes) -> Result<(), Error> {
         let end = place.used + content.len() + OVERHEAD_BYTES;
         let room = place.bytes.get_mut(place.used..end);
         let room = room.ok_or(Error::EncryptError)?;
-        let (header, room) = room.split_at_mut(HEADER_BYTES);
-        let (encrypted, trailer) = room.split_at_mut(content.len());
-        // The additional data are the header (RFC 8446 section 5.2).
-        let additional = make_tls13_aad(content.len() + TRAILER_BYTES);
-        header.copy_from_slice(&additional);
-        let kind = [u8::from(ContentType::ApplicationData)];
-        self.key
-            .seal_out_of_place_scatter(
-                nonce,
-                Aad::from(additional),
-                content,
-                encrypted,
-                &kind,
-                trailer,
-            )
-            .map_err(|_| Error::EncryptError)?;
+        let (start, room) = room.split_at_mut(HEADER_BYTES);
+        let header = make_tls13_aad(content.len() + TRAILER_BYTES);
+        start.copy_from_slice(&header);
+        let kind = u8::from(ContentType::ApplicationData);
+        self.key.seal(nonce, header, content, kind, room)?;
         place.used = end;
         Ok(())
     }
