@@ -7,11 +7,12 @@
 use libfuzzer_sys::fuzz_target;
 use load::generator::{Dialogue, Pattern, Plan, Protocol, Request, WebSocket};
 use wire::websocket::handshake::accept_value;
-use wire::websocket::{Event, Incoming, Inflaters, Kind, MessageLimits, Receiver, Role, Sender};
+use wire::websocket::{Event, Incoming, Inflaters, Kind, MessageLimits, Receiver, Role, Sender, reserve_exact};
 
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 20,
     fragments_max: 100,
+    reserve: reserve_exact,
 };
 const MOVES_MAX: usize = 200;
 const KEY: &[u8] = b"Sec-WebSocket-Key: ";
@@ -121,12 +122,17 @@ impl Run {
                 if let Some((kind, content)) =
                     (!self.messages.is_empty()).then(|| self.messages.remove(0))
                 {
-                    sender.push_message(&mut self.pending, kind, &content, [0; 4]);
+                    let pushed = sender.push_message(&mut self.pending, kind, &content, [0; 4]);
+                    pushed.expect("memory");
                 }
             }
             2 => sender.push_ping(&mut self.pending, take(input, count), [0; 4]),
             3 => sender.push_pong(&mut self.pending, take(input, count), [0; 4]),
-            4 => sender.push_message(&mut self.pending, Kind::Text, take(input, count), [0; 4]),
+            4 => {
+                let content = take(input, count);
+                let pushed = sender.push_message(&mut self.pending, Kind::Text, content, [0; 4]);
+                pushed.expect("memory");
+            }
             5 => {
                 if let Some(octet) = self.pending.get_mut(count) {
                     *octet ^= take(input, 1).first().copied().unwrap_or(1);

@@ -178,6 +178,7 @@ class WebSocket(Request):
 
         Raises:
             TypeError: `message` is neither a str nor bytes.
+            MemoryError: There is no memory for the message.
             WebSocketClosed: The client has closed it.
             RuntimeError: The handler has closed or refused it.
         """
@@ -263,6 +264,7 @@ class NativeApp:
 
         Raises:
             TypeError: `topic` is not a str, or `message` is neither a str nor bytes.
+            MemoryError: There is no memory for the message.
         """
 
 class Response:

@@ -365,7 +365,7 @@ fn compressed_messages_are_checked() {
                 true => WindowBits::MAX,
                 false => WindowBits::new(10).expect("a window"),
             };
-            let mut deflater = Deflater::new(6, window, keeps_context);
+            let mut deflater = Deflater::new(6, window, keeps_context).expect("memory");
             let mut count = 0;
             while let Some((kind, mut content)) = peer.message() {
                 count += 1;
@@ -375,7 +375,7 @@ fn compressed_messages_are_checked() {
                 let sender = Sender::new(Role::Server);
                 let out = &mut peer.out;
                 let used = sender.push_deflated(out, kind, &content, [0; 4], &mut deflater);
-                assert!(used < 200);
+                assert!(used.expect("memory") < 200);
                 peer.send();
             }
         });
@@ -488,7 +488,9 @@ fn chat(loses: bool) -> Address {
         all.lock().expect("the room").push(own);
         while let Some((kind, content)) = peer.message() {
             let mut frame = Vec::new();
-            Sender::new(Role::Server).push_message(&mut frame, kind, &content, [0; 4]);
+            let sender = Sender::new(Role::Server);
+            let pushed = sender.push_message(&mut frame, kind, &content, [0; 4]);
+            pushed.expect("memory");
             let mut count = count.lock().expect("a count");
             *count += 1;
             let room = all.lock().expect("the room");

@@ -88,15 +88,38 @@ pub fn reserve_exact(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> 
 /// # Errors
 /// If there is no memory for it; the queue is unchanged.
 pub fn reserve_place<T>(queue: &mut VecDeque<T>) -> Result<(), NoMemory> {
-    if queue.len() < queue.capacity() {
+    check_growth::<T>(queue.len(), queue.capacity())?;
+    let bytes = size_of::<T>();
+    queue.try_reserve(1).map_err(|_| NoMemory(bytes))
+}
+
+/// As [`reserve_place`], for a list.
+///
+/// # Errors
+/// As [`reserve_place`].
+#[inline]
+pub fn reserve_entry<T>(list: &mut Vec<T>) -> Result<(), NoMemory> {
+    if list.len() < list.capacity() {
         return Ok(());
     }
-    // Growth doubles the queue, and its entries are copied.
-    let bytes = queue.capacity().saturating_mul(2 * size_of::<T>());
-    let is_there = !is_short(bytes.saturating_add(SMALL_SPARE_BYTES));
-    match is_there && queue.try_reserve(1).is_ok() {
-        true => Ok(()),
-        false => Err(NoMemory(bytes)),
+    check_growth::<T>(list.len(), list.capacity())?;
+    let bytes = size_of::<T>();
+    list.try_reserve(1).map_err(|_| NoMemory(bytes))
+}
+
+/// Checks that there is memory for one more entry of a collection, which cannot be refused memory.
+///
+/// # Errors
+/// If it has to grow and there is not enough.
+pub fn check_growth<T>(length: usize, capacity: usize) -> Result<(), NoMemory> {
+    if length < capacity {
+        return Ok(());
+    }
+    // Growth doubles it, and its entries are copied.
+    let bytes = capacity.max(1).saturating_mul(2 * size_of::<T>());
+    match is_short(bytes.saturating_add(SMALL_SPARE_BYTES)) {
+        true => Err(NoMemory(bytes)),
+        false => Ok(()),
     }
 }
 
@@ -237,6 +260,17 @@ mod tests {
             assert!(queue.capacity() > queue.len());
             queue.push_back(id);
         }
+    }
+
+    #[test]
+    fn a_list_grows_by_entries() {
+        let mut list = Vec::new();
+        for id in 0..1000 {
+            assert_eq!(reserve_entry(&mut list), Ok(()));
+            assert!(list.capacity() > list.len());
+            list.push(id);
+        }
+        assert_eq!(check_growth::<u64>(list.len(), list.capacity()), Ok(()));
     }
 
     #[test]

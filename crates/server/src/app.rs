@@ -112,7 +112,7 @@ pub trait App {
     /// there is no memory for it: the request is refused then.
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool;
 
-    /// There was no memory for requests or responses, which were refused or truncated.
+    /// There was no memory for requests, responses or messages, which were refused, truncated or dropped.
     fn lacked_memory(&mut self, shortage: &Shortage) {
         let _ = shortage;
     }

@@ -12,7 +12,7 @@ use net::memory::{NoMemory, append, copy};
 use net::{Clock, descriptors_max};
 
 use crate::access_log::{AccessLog, LogRecord};
-use crate::app::shortage::Shortages;
+use crate::app::shortage::{Lacking, Shortages};
 use crate::limits::Limits;
 use crate::mailbox::Mailbox;
 use crate::responder::{Responder, Stamp};
@@ -130,7 +130,13 @@ impl Context {
     /// Counts a shortage of memory, which is reported at the end of the pass.
     #[cold]
     pub(crate) fn note_shortage(&mut self, bytes: usize) {
-        self.shortages.add(bytes);
+        self.shortages.add(Lacking::Request, bytes);
+    }
+
+    /// As [`Context::note_shortage`], for a message of a WebSocket.
+    #[cold]
+    pub(crate) fn note_message_shortage(&mut self, bytes: usize) {
+        self.shortages.add(Lacking::Message, bytes);
     }
 
     /// Counts a shortage of memory, if that is what broke a connection.

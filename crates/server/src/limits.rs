@@ -1,5 +1,7 @@
 //! Every limit on what a peer can make the server hold or do: default, unit, reason.
 
+use wire::websocket::Inflater;
+
 use crate::setting::{Setting, settings};
 
 settings! {
@@ -40,7 +42,7 @@ settings! {
         websocket_fragments_max: 131072, "count",
             "Maximum frames of one WebSocket message; more close the WebSocket with 1009. Fragments of 64 bytes still make a message of 8 MiB.";
         websocket_queued_bytes_max: 1048576, "bytes",
-            "Maximum bytes that wait for a WebSocket that receives published messages; one more message closes it with 1013. A client that has missed this much will hardly catch up.";
+            "Maximum memory of what waits for a WebSocket that receives published messages; one more message closes it with 1013. Each takes its length and about 80 bytes. A client that has missed this much will hardly catch up.";
         connections_max: 16384, "count",
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
         tls_handshakes_max: 1024, "count",
@@ -76,12 +78,13 @@ impl Limits {
         http.max(self.websocket_bytes_max())
     }
 
-    /// The same for a WebSocket: a message of the greatest length, what waits to be sent, and the result of one read.
+    /// The same for a WebSocket: a message of the greatest length and what decompresses it, what waits to be sent, and the result of one read.
     fn websocket_bytes_max(&self) -> u64 {
         let received = 2 * RECEIVE_BYTES as u64;
         [
             self.websocket_message_bytes_max,
             self.websocket_queued_bytes_max,
+            Inflater::BYTES as u64,
         ]
         .into_iter()
         .fold(received, u64::saturating_add)

@@ -6,10 +6,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wire::websocket::{Close, Kind, Role, Sender};
+use net::memory::{NoMemory, copy, reserve_entry};
+use wire::websocket::{Close, Kind};
 
 use crate::app::websocket::Opening;
 use crate::id::ExchangeId;
+use crate::responder::push_plain;
 use crate::response::{FilePart, HeldPart, Response};
 
 /// A handler's command to the connection of its exchange.
@@ -60,12 +62,14 @@ pub enum Command {
     Unsubscribe(Vec<u8>),
 }
 
+/// A frame that several WebSockets send. Not a slice in an `Arc`, into which it would have to be copied.
+pub(crate) type SharedFrame = Arc<Vec<u8>>;
+
 /// A message to all subscribers of a topic.
 #[derive(Debug)]
 pub(crate) struct Publication {
     pub(crate) topic: Vec<u8>,
-    /// The frame, which all of them share.
-    pub(crate) frame: Arc<[u8]>,
+    pub(crate) frame: SharedFrame,
 }
 
 /// What was posted.
@@ -94,18 +98,38 @@ impl Mailbox {
         self.lock().push(Mail::Command(id, command));
     }
 
+    /// Posts a message of a WebSocket. A text has to be UTF-8.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn post_message(&self, id: ExchangeId, kind: Kind, content: &[u8]) -> Result<(), NoMemory> {
+        let command = Command::Message(kind, copy(content)?);
+        self.try_push(Mail::Command(id, command))
+    }
+
     /// Posts a message to all WebSockets of this worker that subscribe to `topic`. It is encoded once, whatever their number.
     ///
-    /// A subscriber that has more than `websocket_queued_bytes_max` to receive is closed with 1013.
-    pub fn publish(&self, topic: &[u8], kind: Kind, content: &[u8]) {
+    /// A subscriber that has more than `websocket_queued_bytes_max` to receive, or for which there is no memory, is closed with 1013.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn publish(&self, topic: &[u8], kind: Kind, content: &[u8]) -> Result<(), NoMemory> {
         let mut frame = Vec::new();
-        Sender::new(Role::Server).push_message(&mut frame, kind, content, [0; 4]);
+        push_plain(&mut frame, kind, content)?;
         let publication = Publication {
-            topic: topic.to_vec(),
-            frame: frame.into(),
+            topic: copy(topic)?,
+            frame: Arc::new(frame),
         };
+        self.try_push(Mail::Publication(publication))
+    }
+
+    /// Posts something whose number the application's messages decide.
+    fn try_push(&self, mail: Mail) -> Result<(), NoMemory> {
+        let mut posted = self.lock();
+        reserve_entry(&mut posted)?;
         self.has_output.store(true, Ordering::Relaxed);
-        self.lock().push(Mail::Publication(publication));
+        posted.push(mail);
+        Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Mail>> {

@@ -322,7 +322,7 @@ impl<A: App> Worker<A> {
     }
 
     fn report_shortages(&mut self, now_ms: u64) {
-        if let Some(shortage) = self.context.shortages.take(now_ms) {
+        for shortage in self.context.shortages.take(now_ms) {
             self.app.lacked_memory(&shortage);
         }
     }

@@ -18,7 +18,7 @@ use self::batch::Batch;
 pub(crate) use self::delimiter::Delimiter;
 pub use self::fields::{Fields, Replaced};
 pub(crate) use self::frames::FrameWriter;
-pub(crate) use self::messages::{Coding, MessageWriter};
+pub(crate) use self::messages::{Coding, MessageWriter, new_deflater, push_plain};
 pub(crate) use self::stamp::Stamp;
 
 /// For content of at least this length, there may not be enough memory left.

@@ -22,24 +22,23 @@ pub(crate) mod opening;
 mod outgoing;
 pub(crate) mod upgraded;
 
-use std::sync::Arc;
-
-use net::memory::NoMemory;
+use net::memory::{NoMemory, append, is_there, reserve};
 use wire::websocket::extension::Agreement;
 use wire::websocket::{
-    CloseCode, Deflater, Event, Incoming, Inflater, Kind, Receiver, Role, Sender,
+    CONTROL_FRAME_BYTES_MAX, CloseCode, Event, Failure, Incoming, Inflater, Kind, Receiver, Role,
+    Sender,
 };
 
 use self::liveness::Liveness;
-use self::outgoing::Outgoing;
+use self::outgoing::{MOVED_BYTES_MIN, Outgoing};
 use crate::app::App;
 use crate::app::websocket::Appetite;
 use crate::context::Context;
 use crate::context::topics::Subscription;
 use crate::id::ExchangeId;
 use crate::link::Turn;
-use crate::mailbox::Command;
-use crate::responder::Coding;
+use crate::mailbox::{Command, SharedFrame};
+use crate::responder::{Coding, new_deflater};
 
 /// Why no more is read from a WebSocket that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,38 +96,50 @@ pub(crate) struct WebSocket {
     subscriptions: Vec<Subscription>,
     /// A message was written since the application was last notified that everything was sent.
     awaits_writable: bool,
-    /// Memory of an inflater that keeps its context, about.
-    inflater_bytes: usize,
 }
 
 /// A longer message, or as much more of one that is incomplete, ends the turn of its connection: to decompress 64 KiB takes some 100 us, but
 /// the longest message tens of milliseconds.
 const LONG_BYTES: usize = 64 * 1024;
 
-/// About what an inflater takes besides its window.
-const INFLATER_BYTES: usize = 16 * 1024;
+/// What compresses the messages in both directions.
+type Codings = (Incoming, Coding);
+
+/// What an agreement requires.
+///
+/// # Errors
+/// If there is no memory for it.
+fn codings(agreement: Agreement, level: u32) -> Result<Codings, NoMemory> {
+    let Agreement { server, client } = agreement;
+    let incoming = match client.keeps_context {
+        true if !is_there(Inflater::BYTES) => return Err(NoMemory(Inflater::BYTES)),
+        true => {
+            let inflater = Inflater::new(client.window, true);
+            Incoming::WithContext(inflater.map_err(|lack| NoMemory(lack.0))?)
+        }
+        false => Incoming::WithoutContext(None),
+    };
+    let coding = match server.keeps_context {
+        true => Coding::WithContext(Box::new(new_deflater(level, server.window, true)?)),
+        false => Coding::Alone(server.window),
+    };
+    Ok((incoming, coding))
+}
 
 impl WebSocket {
+    /// One whose handshake is accepted. Without memory for what `agreement` requires, nothing is compressed, and the agreement is taken
+    /// back.
     pub(crate) fn new(
         id: ExchangeId,
-        agreement: Option<Agreement>,
+        agreement: &mut Option<Agreement>,
         context: &Context,
     ) -> WebSocket {
-        let (mut incoming, mut coding, mut inflater_bytes) = (Incoming::Plain, Coding::Plain, 0);
-        if let Some(Agreement { server, client }) = agreement {
-            incoming = match client.keeps_context {
-                true => {
-                    inflater_bytes = INFLATER_BYTES + (1 << client.window.get());
-                    Incoming::WithContext(Inflater::new(client.window, true))
-                }
-                false => Incoming::WithoutContext(None),
-            };
-            let level = context.websockets.config.compression.level();
-            coding = match server.keeps_context {
-                true => Coding::WithContext(Box::new(Deflater::new(level, server.window, true))),
-                false => Coding::Alone(server.window),
-            };
+        let level = context.websockets.config.compression.level();
+        let agreed = agreement.and_then(|agreement| codings(agreement, level).ok());
+        if agreed.is_none() {
+            *agreement = None;
         }
+        let (incoming, coding) = agreed.unwrap_or((Incoming::Plain, Coding::Plain));
         WebSocket {
             id,
             state: State::Open,
@@ -140,7 +151,6 @@ impl WebSocket {
             ping: None,
             subscriptions: Vec::new(),
             awaits_writable: false,
-            inflater_bytes,
         }
     }
 
@@ -166,7 +176,7 @@ impl WebSocket {
         can_send_now: bool,
     ) -> (usize, Pause) {
         self.liveness.heard(turn.context.clock.now_ms());
-        let held_bytes = self.receiver.held_bytes();
+        let message_bytes = self.receiver.message_bytes();
         let (mut used, mut has_messages) = (0, false);
         let pause = loop {
             if !self.takes_input() {
@@ -187,8 +197,14 @@ impl WebSocket {
                         turn.context.share.use_up();
                     }
                     if self.state == State::Open {
+                        let bytes = content.len();
                         self.appetite = turn.app.message(self.id, kind, content);
                         has_messages = true;
+                        if self.appetite == Appetite::NoMemory {
+                            has_messages = false;
+                            self.refuse_message(turn, can_send_now, bytes);
+                            break Pause::Used;
+                        }
                     }
                     let context = &mut *turn.context;
                     if context.share.is_used_by_request(&mut context.clock) {
@@ -197,7 +213,7 @@ impl WebSocket {
                 }
                 Ok((count, None)) => {
                     used += count;
-                    if self.receiver.held_bytes() > held_bytes + LONG_BYTES {
+                    if self.receiver.message_bytes() > message_bytes + LONG_BYTES {
                         turn.context.share.use_up();
                     }
                     break Pause::Used;
@@ -232,6 +248,13 @@ impl WebSocket {
         }
     }
 
+    /// The application has no memory for a message of `bytes`; it receives those before it.
+    #[cold]
+    fn refuse_message<A: App>(&mut self, turn: &mut Turn<'_, A>, can_send_now: bool, bytes: usize) {
+        self.run(turn, can_send_now);
+        self.fail(turn, Failure::NoMemory(wire::websocket::NoMemory(bytes)));
+    }
+
     /// Runs the application, which has received messages. What it sends is written to the send buffer.
     #[inline]
     fn run<A: App>(&mut self, turn: &mut Turn<'_, A>, can_send_now: bool) {
@@ -245,9 +268,13 @@ impl WebSocket {
         if responder.is_turn_over() {
             turn.context.share.use_up();
         }
+        let lack = responder.messages.lack.take();
         if responder.sent_bytes > 0 {
             self.awaits_writable = true;
             turn.link.was_sent_in_call(turn.context);
+        }
+        if let Some(NoMemory(bytes)) = lack {
+            turn.context.note_message_shortage(bytes);
         }
     }
 
@@ -270,12 +297,18 @@ impl WebSocket {
     // Sending.
 
     /// Executes what the application posted. Nothing is sent before the carrier's turn.
-    pub(crate) fn obey(&mut self, context: &mut Context, command: Command) {
+    pub(crate) fn obey<A: App>(&mut self, turn: &mut Turn<'_, A>, command: Command) {
         if self.state != State::Open {
             return;
         }
+        let context = &mut *turn.context;
         match command {
-            Command::Message(kind, content) => self.post(context, kind, content),
+            Command::Message(kind, content) => {
+                if let Err(lack) = self.post(context, kind, &content) {
+                    drop(content);
+                    self.close_short(turn, lack);
+                }
+            }
             Command::Close(close) => self.close(context, &close),
             Command::Fail => self.close_after_failure(context),
             Command::Read => {
@@ -284,7 +317,10 @@ impl WebSocket {
             }
             Command::Subscribe(topic) => {
                 let topics = &mut context.websockets.topics;
-                topics.subscribe(self.id, topic, &mut self.subscriptions);
+                let subscribed = topics.subscribe(self.id, topic, &mut self.subscriptions);
+                if let Err(lack) = subscribed {
+                    self.close_short(turn, lack);
+                }
             }
             Command::Unsubscribe(topic) => {
                 let topics = &mut context.websockets.topics;
@@ -294,15 +330,13 @@ impl WebSocket {
         }
     }
 
-    fn post(&mut self, context: &mut Context, kind: Kind, content: Vec<u8>) {
+    fn post(&mut self, context: &mut Context, kind: Kind, content: &[u8]) -> Result<(), NoMemory> {
         self.awaits_writable = true;
         let messages = &mut context.responder.messages;
         std::mem::swap(&mut messages.coding, &mut self.coding);
-        let written = self
-            .outgoing
-            .write(|out| messages.push(out, kind, &content));
+        let written = self.outgoing.write(|out| messages.push(out, kind, content));
         std::mem::swap(&mut messages.coding, &mut self.coding);
-        self.note_written(context, written);
+        written
     }
 
     /// Whether a published frame of `frame_bytes` is within the limit, or is the only one. `unsent_bytes` wait for the socket already.
@@ -312,16 +346,16 @@ impl WebSocket {
         frame_bytes: usize,
         unsent_bytes: usize,
     ) -> bool {
-        let queued_bytes = unsent_bytes + self.outgoing.unsent_bytes() + frame_bytes;
+        let queued_bytes = unsent_bytes + self.outgoing.held_bytes_with(frame_bytes);
         queued_bytes as u64 <= context.limits.websocket_queued_bytes_max
-            || queued_bytes == frame_bytes
+            || unsent_bytes == 0 && self.outgoing.is_empty()
     }
 
     /// Sends a frame that other subscribers of its topic receive too. `unsent_bytes` wait for the socket already.
     pub(crate) fn publish<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
-        frame: &Arc<[u8]>,
+        frame: &SharedFrame,
         unsent_bytes: usize,
     ) {
         if self.state != State::Open {
@@ -330,16 +364,8 @@ impl WebSocket {
         if !self.has_room_for(turn.context, frame.len(), unsent_bytes) {
             return self.close_slow(turn);
         }
-        let pushed = self.outgoing.push_shared(frame);
-        self.note_written(turn.context, pushed);
-    }
-
-    /// Without memory for a frame, nothing can follow it.
-    fn note_written(&mut self, context: &mut Context, written: Result<(), NoMemory>) {
-        if let Err(NoMemory(bytes)) = written {
-            context.note_shortage(bytes);
-            self.outgoing.clear();
-            self.break_off(context);
+        if let Err(lack) = self.outgoing.push_shared(frame) {
+            self.close_short(turn, lack);
         }
     }
 
@@ -348,7 +374,9 @@ impl WebSocket {
         if !context.responder.out.is_empty() {
             let taken = self.outgoing.take(&mut context.responder.out);
             context.clear_out();
-            self.note_written(context, taken);
+            if let Err(lack) = taken {
+                self.lack(context, lack);
+            }
         }
     }
 
@@ -368,17 +396,18 @@ impl WebSocket {
         let bytes_max = context.limits.send_buffer_bytes_max as usize;
         let out = &mut context.responder.out;
         if !self.outgoing.is_empty()
-            && let Err(NoMemory(bytes)) = self.outgoing.move_to(out, bytes_max)
+            && let Err(lack) = self.outgoing.move_to(out, bytes_max)
         {
-            context.note_shortage(bytes);
-            self.outgoing.clear();
-            return self.break_off(context);
+            return self.lack(context, lack);
         }
         if self.state == State::Open
             && self.outgoing.is_empty()
             && let Some(content) = self.ping.take()
         {
-            Sender::new(Role::Server).push_pong(out, &content, [0; 4]);
+            match reserve(out, CONTROL_FRAME_BYTES_MAX) {
+                Ok(()) => Sender::new(Role::Server).push_pong(out, &content, [0; 4]),
+                Err(lack) => self.lack(context, lack),
+            }
         }
     }
 
@@ -386,7 +415,21 @@ impl WebSocket {
     pub(crate) fn drain_to(&mut self, context: &mut Context, out: &mut Vec<u8>) {
         while self.has_unsent() {
             self.emit(context);
-            out.append(&mut context.responder.out);
+            self.pass_on(context, out);
+        }
+    }
+
+    /// Moves what was written to the send buffer to the output of a stream.
+    pub(crate) fn pass_on(&mut self, context: &mut Context, out: &mut Vec<u8>) {
+        let written = &mut context.responder.out;
+        if out.is_empty() && written.len() >= MOVED_BYTES_MIN {
+            *out = std::mem::take(written);
+            return;
+        }
+        let passed = append(out, written);
+        context.clear_out();
+        if let Err(lack) = passed {
+            self.lack(context, lack);
         }
     }
 
@@ -422,7 +465,7 @@ impl WebSocket {
 
     /// Memory held by a message of which a part has arrived.
     pub(crate) fn message_bytes(&self) -> usize {
-        self.receiver.held_bytes()
+        self.receiver.message_bytes()
     }
 
     /// Memory held, in bytes, besides its record.
@@ -433,7 +476,6 @@ impl WebSocket {
         self.receiver.held_bytes()
             + self.outgoing.held_bytes()
             + self.coding.held_bytes()
-            + self.inflater_bytes
             + subscriptions
             + ping
     }

@@ -8,12 +8,13 @@ use std::time::Instant;
 
 use wire::websocket::{
     Deflater, Event, Incoming, Inflaters, Kind, MessageLimits, Receiver, Role, Sender, WindowBits,
-    apply_mask,
+    apply_mask, reserve_exact,
 };
 
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 24,
     fragments_max: 1000,
+    reserve: reserve_exact,
 };
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 const SAMPLES: u32 = 10;
@@ -46,9 +47,14 @@ fn receiving(text: &str, incoming: Incoming, deflater: Option<&mut Deflater>) ->
     let sender = Sender::new(Role::Client);
     match deflater {
         Some(deflater) => {
-            sender.push_deflated(&mut frame, Kind::Text, text.as_bytes(), KEY, deflater);
+            let pushed =
+                sender.push_deflated(&mut frame, Kind::Text, text.as_bytes(), KEY, deflater);
+            pushed.expect("memory");
         }
-        None => sender.push_message(&mut frame, Kind::Text, text.as_bytes(), KEY),
+        None => {
+            let pushed = sender.push_message(&mut frame, Kind::Text, text.as_bytes(), KEY);
+            pushed.expect("memory");
+        }
     }
     let mut receiver = Receiver::new(Role::Server, incoming);
     let mut inflaters = Inflaters::default();
@@ -71,9 +77,15 @@ fn sending(text: &str, mut deflater: Option<Deflater>) -> f64 {
         out.clear();
         match &mut deflater {
             Some(deflater) => {
-                sender.push_deflated(&mut out, Kind::Text, text.as_bytes(), KEY, deflater);
+                let pushed =
+                    sender.push_deflated(&mut out, Kind::Text, text.as_bytes(), KEY, deflater);
+                pushed.expect("memory");
             }
-            None => sender.push_message(&mut out, Kind::Text, black_box(text.as_bytes()), KEY),
+            None => {
+                let text = black_box(text.as_bytes());
+                let pushed = sender.push_message(&mut out, Kind::Text, text, KEY);
+                pushed.expect("memory");
+            }
         }
     })
 }
@@ -105,7 +117,7 @@ fn main() {
             receiving(&mixed, Incoming::Plain, None),
         );
         print("send", octets, sending(&ascii, None));
-        let mut deflater = Deflater::new(1, WindowBits::MAX, false);
+        let mut deflater = Deflater::new(1, WindowBits::MAX, false).expect("memory");
         let incoming = Incoming::WithoutContext(None);
         print(
             "receive deflated",

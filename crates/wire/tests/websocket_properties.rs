@@ -5,12 +5,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::websocket::{
     Close, CloseCode, Deflater, Event, Failure, Incoming, Inflater, Inflaters, Kind, MessageLimits,
-    Receiver, Role, Sender, WindowBits,
+    Receiver, Role, Sender, WindowBits, reserve_exact,
 };
 
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 200_000,
     fragments_max: 1000,
+    reserve: reserve_exact,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -52,18 +53,22 @@ fn written(moves: &[Move], us: Role, coding: Coding, key: [u8; 4]) -> Vec<u8> {
     let sender = Sender::new(us);
     let mut deflater = match coding {
         Coding::Identity => None,
-        Coding::WithoutContext => Some(Deflater::new(6, WindowBits::MAX, false)),
+        Coding::WithoutContext => Some(Deflater::new(6, WindowBits::MAX, false).expect("memory")),
         Coding::WithContext(bits) => {
             let window = WindowBits::new(bits).expect("in range");
-            Some(Deflater::new(1, window, true))
+            Some(Deflater::new(1, window, true).expect("memory"))
         }
     };
     let mut out = Vec::new();
     let mut message = |out: &mut Vec<u8>, kind, content: &[u8]| match &mut deflater {
-        Some(deflater) if !content.is_empty() => {
-            sender.push_deflated(out, kind, content, key, deflater);
+        Some(deflater) => {
+            let pushed = sender.push_deflated(out, kind, content, key, deflater);
+            pushed.expect("memory");
         }
-        _ => sender.push_message(out, kind, content, key),
+        _ => {
+            let pushed = sender.push_message(out, kind, content, key);
+            pushed.expect("memory");
+        }
     };
     for each in moves {
         match each {
@@ -107,7 +112,7 @@ fn received(
         Coding::WithoutContext => Incoming::WithoutContext(None),
         Coding::WithContext(bits) => {
             let window = WindowBits::new(bits).expect("in range");
-            Incoming::WithContext(Inflater::new(window, true))
+            Incoming::WithContext(Inflater::new(window, true).expect("memory"))
         }
     };
     let mut receiver = Receiver::new(us, incoming);
@@ -134,8 +139,8 @@ fn received(
                 Err(failure) => return Err((moves, failure)),
             }
         }
-        // What is held is what arrived, and the room of a growing buffer.
-        assert!(receiver.held_bytes() <= 2 * LIMITS.message_bytes_max + 4096);
+        // One octet more shows that a message is too long.
+        assert!(receiver.message_bytes() <= LIMITS.message_bytes_max + 1);
     }
     Ok(moves)
 }

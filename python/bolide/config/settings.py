@@ -286,7 +286,7 @@ class Settings:
         "Compression of WebSocket messages, if the client can (permessage-deflate). on compresses "
         "each message for itself, so that connections hold no memory for it. With context, "
         "messages refer to earlier ones: similar messages become shorter, and each connection "
-        "holds about 320 KiB. Messages of less than 128 bytes are sent as they are.",
+        "holds about 310 KiB. Messages of less than 128 bytes are sent as they are.",
     )
     websocket_compression_level: int = row(
         3,

@@ -197,6 +197,7 @@ class App:
 
         Raises:
             TypeError: the topic is not a str, or the message is neither a str nor bytes.
+            MemoryError: there is no memory for the message.
         """
         self._native.publish(topic, message)
 

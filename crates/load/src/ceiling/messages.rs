@@ -4,7 +4,9 @@
 
 use memchr::memmem;
 use wire::websocket::handshake::accept_value;
-use wire::websocket::{Close, Event, Incoming, Inflaters, MessageLimits, Receiver, Role, Sender};
+use wire::websocket::{
+    Close, Event, Incoming, Inflaters, MessageLimits, Receiver, Role, Sender, reserve_exact,
+};
 
 use super::frames::Refused;
 
@@ -12,6 +14,7 @@ use super::frames::Refused;
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 64 * 1024 * 1024,
     fragments_max: 100_000,
+    reserve: reserve_exact,
 };
 
 pub(super) struct Messages {
@@ -46,7 +49,7 @@ impl Messages {
     /// Reads frames. Returns how many messages are sent back.
     ///
     /// # Errors
-    /// If the client violates the protocol.
+    /// If the client violates the protocol, or there is no memory for a message.
     pub(super) fn take(&mut self, mut data: &mut [u8]) -> Result<u64, Refused> {
         let sender = Sender::new(Role::Server);
         let mut count = 0;
@@ -57,7 +60,8 @@ impl Messages {
                 None | Some(Event::Pong(_)) => {}
                 Some(Event::Message(kind, content)) => {
                     count += 1;
-                    sender.push_message(&mut self.out, kind, &content, [0; 4]);
+                    let pushed = sender.push_message(&mut self.out, kind, &content, [0; 4]);
+                    pushed.map_err(|_| Refused)?;
                 }
                 Some(Event::Ping(content)) => sender.push_pong(&mut self.out, &content, [0; 4]),
                 Some(Event::Close(Close { code, .. })) => {

@@ -19,7 +19,7 @@ mod report;
 use wire::websocket::handshake::{ACCEPT_BYTES, accept_value, key_value};
 use wire::websocket::{
     Close, CloseCode, Content, Event as Frame, Failure, Incoming, Inflater, Inflaters, Kind,
-    Receiver, Role, Sender,
+    NoMemory, Receiver, Role, Sender,
 };
 
 use super::batch::Batch;
@@ -211,7 +211,8 @@ impl Channel {
                 let incoming = match agreement.map(|it| it.server) {
                     None => Incoming::Plain,
                     Some(side) if side.keeps_context => {
-                        Incoming::WithContext(Inflater::new(side.window, true))
+                        let inflater = Inflater::new(side.window, true);
+                        Incoming::WithContext(inflater.map_err(|lack| End::Failed(lack.into()))?)
                     }
                     Some(_) => Incoming::WithoutContext(None),
                 };
@@ -272,7 +273,7 @@ impl Channel {
             None => Ok(Event::Skipped(used)),
             Some(Frame::Message(kind, content)) => Ok(self.judge(used, kind, &content, messages)),
             Some(Frame::Ping(_)) if self.out.len() > RESPONSES_BYTES_MAX => {
-                Err(End::Failed(Failure::NoMemory))
+                Err(End::Failed(NoMemory(self.out.len()).into()))
             }
             Some(Frame::Ping(content)) => {
                 self.respond(&content, mix);

@@ -1,7 +1,7 @@
 //! What the server says about WebSockets. All applications of a worker share the open ones, so these events need no owner.
 
 use pyo3::prelude::*;
-use server::{Appetite, CloseCode, Closed, ExchangeId, MessageKind, Responder};
+use server::{Appetite, Closed, ExchangeId, MessageKind, Responder};
 
 use super::Interface;
 use crate::ffi;
@@ -48,11 +48,8 @@ impl Interface {
             let Some(socket) = exchanges.sockets.get(py, id) else {
                 return Appetite::More;
             };
-            socket.arrives(py, kind, content).unwrap_or_else(|_| {
-                // There is no memory for it.
-                drop(socket.close(py, CloseCode::TRY_AGAIN_LATER.0, String::new()));
-                Appetite::More
-            })
+            let arrived = socket.arrives(py, kind, content);
+            arrived.unwrap_or(Appetite::NoMemory)
         })
     }
 

@@ -219,7 +219,7 @@ impl NativeApp {
         })
     }
 
-    /// Sends a message to all WebSockets that subscribe to a topic, in this process.
+    /// Sends a message to all WebSockets that subscribe to a topic, in this process; MemoryError if there is no memory for it.
     fn publish(&self, topic: &Bound<'_, PyString>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = topic.py();
         let topic = topic.to_str()?.as_bytes();
@@ -231,7 +231,7 @@ impl NativeApp {
         };
         let servers: Vec<_> = self.servers().iter().filter_map(Weak::upgrade).collect();
         for server in servers {
-            server.publish(py, topic, kind, content);
+            server.publish(py, topic, kind, content)?;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use super::request::Request;
 use super::response::{Source, convert};
 use crate::ffi::{self, GilCell};
 use crate::run::awaitable::LoopTurn;
+use crate::run::memory;
 use crate::run::websocket::{Form, Phase, Receiving, Socket, is_of_handshake};
 
 /// A WebSocket as a handler sees it: the request of its handshake, and what happens after it.
@@ -217,14 +218,14 @@ impl WebSocket {
         }
         let socket = self.accepted(py)?;
         if socket.phase(py)? != Phase::Closing {
-            socket.close(py, code, reason.to_owned())?;
+            socket.close(py, code, reason)?;
         }
         socket.exchanges.done(py)
     }
 
     /// From now on it receives what is published to this topic.
     fn subscribe(&self, py: Python<'_>, topic: &Bound<'_, PyString>) -> PyResult<()> {
-        let topic = topic.to_str()?.as_bytes().to_vec();
+        let topic = memory::copy(topic.to_str()?.as_bytes())?;
         self.post(py, Command::Subscribe(topic))?;
         self.socket(py)?.exchanges.topics.note(py);
         Ok(())
@@ -232,7 +233,7 @@ impl WebSocket {
 
     /// It receives nothing more of this topic.
     fn unsubscribe(&self, py: Python<'_>, topic: &Bound<'_, PyString>) -> PyResult<()> {
-        let topic = topic.to_str()?.as_bytes().to_vec();
+        let topic = memory::copy(topic.to_str()?.as_bytes())?;
         self.post(py, Command::Unsubscribe(topic))
     }
 }

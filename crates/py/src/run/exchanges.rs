@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
-use server::{Command, ExchangeId, Mailbox, MessageKind, Responder};
+use server::{Command, ExchangeId, Mailbox, Responder};
 
 use super::awaitable::Ready;
 use super::left_out::LeftOut;
@@ -118,7 +118,7 @@ impl OpenExchange {
 
 /// One per server.
 pub(crate) struct Exchanges {
-    mailbox: Arc<Mailbox>,
+    pub(super) mailbox: Arc<Mailbox>,
     /// The exception that informs a handler that its peer has disconnected.
     pub(super) disconnected: Py<PyAny>,
     exchanges: Mutex<HashMap<ExchangeId, OpenExchange>>,
@@ -257,14 +257,6 @@ impl Exchanges {
         self.mailbox.has_output()
     }
 
-    /// Posts a message to all WebSockets that subscribe to a topic.
-    pub(crate) fn publish(&self, py: Python<'_>, topic: &[u8], kind: MessageKind, content: &[u8]) {
-        self.topics.note(py);
-        self.mailbox.publish(topic, kind, content);
-        self.watch.has_posted();
-        self.wake_reactor(py);
-    }
-
     /// From now on the end of the last running handler wakes the reactor.
     pub(crate) fn drains(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
@@ -278,7 +270,7 @@ impl Exchanges {
     }
 
     /// Makes sure that the reactor runs a pass soon.
-    fn wake_reactor(&self, py: Python<'_>) {
+    pub(super) fn wake_reactor(&self, py: Python<'_>) {
         if self.is_on_other_thread() {
             return self.wake_loop(py);
         }

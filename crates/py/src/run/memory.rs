@@ -2,6 +2,7 @@
 //! process.
 
 use net::memory::{self, NoMemory};
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
@@ -12,6 +13,19 @@ use pyo3::prelude::*;
 #[inline]
 pub(crate) fn copy(bytes: &[u8]) -> PyResult<Vec<u8>> {
     memory::copy(bytes).map_err(error)
+}
+
+/// A copy of the bytes of an object that may change.
+///
+/// # Errors
+/// `MemoryError`; `BufferError` if they are not contiguous.
+pub(crate) fn copy_of(py: Python<'_>, buffer: &PyBuffer<u8>) -> PyResult<Vec<u8>> {
+    let bytes = buffer.item_count();
+    let mut copy = Vec::new();
+    memory::reserve_exact(&mut copy, bytes).map_err(error)?;
+    copy.resize(bytes, 0);
+    buffer.copy_to_slice(py, &mut copy)?;
+    Ok(copy)
 }
 
 /// Appends bytes to a buffer.

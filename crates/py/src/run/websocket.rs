@@ -23,7 +23,7 @@ mod turns;
 use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
-use server::{Command, ExchangeId, Response};
+use server::{Command, ExchangeId, MessageKind, Response};
 
 pub(crate) use self::receiving::{Form, Receiving};
 pub(crate) use self::socket::{End, Phase, Socket};
@@ -31,6 +31,7 @@ pub(crate) use self::sockets::Sockets;
 pub(crate) use self::topics::TopicsNotice;
 pub(crate) use self::turns::Turns;
 use super::exchanges::Exchanges;
+use super::memory;
 use crate::ffi;
 
 /// Lets the interpreter step these types without a method call.
@@ -72,5 +73,42 @@ impl Exchanges {
     #[inline]
     pub(crate) fn wakes_directly(&self) -> bool {
         self.wakes_directly.load(Ordering::Relaxed) && !self.is_reentered()
+    }
+
+    /// Posts a message of a WebSocket.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub(super) fn post_message(
+        &self,
+        py: Python<'_>,
+        id: ExchangeId,
+        kind: MessageKind,
+        content: &[u8],
+    ) -> PyResult<()> {
+        let posted = self.mailbox.post_message(id, kind, content);
+        posted.map_err(memory::error)?;
+        self.watch.has_posted();
+        self.wake_reactor(py);
+        Ok(())
+    }
+
+    /// Posts a message to all WebSockets that subscribe to a topic.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub(crate) fn publish(
+        &self,
+        py: Python<'_>,
+        topic: &[u8],
+        kind: MessageKind,
+        content: &[u8],
+    ) -> PyResult<()> {
+        self.topics.note(py);
+        let posted = self.mailbox.publish(topic, kind, content);
+        posted.map_err(memory::error)?;
+        self.watch.has_posted();
+        self.wake_reactor(py);
+        Ok(())
     }
 }

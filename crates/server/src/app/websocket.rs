@@ -49,6 +49,8 @@ pub enum Appetite {
     More,
     /// No more before [`Command::Read`](crate::Command::Read): the server stops reading, so that the peer has to wait.
     Enough,
+    /// There is no memory for this one: the server closes the WebSocket with 1013.
+    NoMemory,
 }
 
 /// How a WebSocket ended.

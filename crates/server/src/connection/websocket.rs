@@ -1,12 +1,11 @@
 //! The part of a connection that only WebSockets need.
 
-use std::sync::Arc;
-
 use super::{Connection, Phase};
 use crate::app::App;
 use crate::context::Context;
 use crate::id::ExchangeId;
 use crate::link::{Fate, Turn};
+use crate::mailbox::SharedFrame;
 
 impl Connection {
     /// Continues as a WebSocket.
@@ -65,7 +64,7 @@ impl Connection {
         context: &mut Context,
         app: &mut A,
         id: ExchangeId,
-        frame: &Arc<[u8]>,
+        frame: &SharedFrame,
     ) {
         let link = &mut self.link;
         match &mut self.phase {

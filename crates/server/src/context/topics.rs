@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use net::memory::{NoMemory, check_growth, copy, reserve_entry};
 use slab::Slab;
 
 use crate::id::ExchangeId;
@@ -34,28 +35,43 @@ impl Topics {
     }
 
     /// Adds a subscriber, unless one of its `subscriptions` is for this topic already.
+    ///
+    /// # Errors
+    /// If there is no memory for that. It is not added then.
     pub(crate) fn subscribe(
         &mut self,
         id: ExchangeId,
         name: Vec<u8>,
         subscriptions: &mut Vec<Subscription>,
-    ) {
-        let key = match self.find(&name) {
-            Some(key) if subscriptions.iter().any(|it| it.topic == key) => return,
+    ) -> Result<(), NoMemory> {
+        let found = self.find(&name);
+        if subscriptions.iter().any(|it| Some(it.topic) == found) {
+            return Ok(());
+        }
+        reserve_entry(subscriptions)?;
+        let key = match found {
             Some(key) => key,
-            None => {
-                let key = self.topics.insert(Topic {
-                    name: name.clone(),
-                    subscribers: Slab::new(),
-                });
-                self.by_name.insert(name, key);
-                key
-            }
+            None => self.add(name)?,
         };
         if let Some(topic) = self.topics.get_mut(key) {
-            let slot = topic.subscribers.insert(id);
+            let subscribers = &mut topic.subscribers;
+            check_growth::<ExchangeId>(subscribers.len(), subscribers.capacity())?;
+            let slot = subscribers.insert(id);
             subscriptions.push(Subscription { topic: key, slot });
         }
+        Ok(())
+    }
+
+    /// Adds a topic, whose first subscriber follows. The first of a topic always has a place: its memory is left here.
+    fn add(&mut self, name: Vec<u8>) -> Result<usize, NoMemory> {
+        check_growth::<Topic>(self.topics.len(), self.topics.capacity())?;
+        check_growth::<(Vec<u8>, usize)>(self.by_name.len(), self.by_name.capacity())?;
+        let key = self.topics.insert(Topic {
+            name: copy(&name)?,
+            subscribers: Slab::with_capacity(1),
+        });
+        self.by_name.insert(name, key);
+        Ok(key)
     }
 
     /// Removes a subscriber, if it is one.
@@ -123,7 +139,8 @@ mod tests {
         let mut of = [Vec::new(), Vec::new(), Vec::new()];
         for (number, subscriptions) in of.iter_mut().enumerate() {
             for name in [b"a", b"b", b"a"] {
-                topics.subscribe(id(number as u32), name.to_vec(), subscriptions);
+                let subscribed = topics.subscribe(id(number as u32), name.to_vec(), subscriptions);
+                assert_eq!(subscribed, Ok(()));
             }
             assert_eq!(subscriptions.len(), 2);
         }

@@ -1,7 +1,8 @@
 //! What the WebSockets of a worker share: settings, decompressors, and who subscribes to which topic.
 
+use net::memory;
 use wire::websocket::extension::Preference;
-use wire::websocket::{Inflaters, MessageLimits, WindowBits};
+use wire::websocket::{Inflaters, MessageLimits, NoMemory, WindowBits};
 
 use super::topics::Topics;
 use crate::limits::Limits;
@@ -115,11 +116,17 @@ impl WebSockets {
             limits: MessageLimits {
                 message_bytes_max: most(limits.websocket_message_bytes_max),
                 fragments_max: limits.websocket_fragments_max.min(u64::from(u32::MAX)) as u32,
+                reserve,
             },
             inflaters: Inflaters::default(),
             topics: Topics::default(),
         }
     }
+}
+
+/// Leaves memory for everything else.
+fn reserve(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
+    memory::reserve_exact(buffer, more).map_err(|lack| NoMemory(lack.0))
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! A handshake has no request before it that is incomplete, and nothing after it is read until the application has decided. What arrived
 //! with it belongs to the WebSocket; if the application refuses, the connection ends after the response.
 
-use std::sync::Arc;
-
 use wire::{RequestHead, Version};
 
 use super::input::Refused;
@@ -16,7 +14,7 @@ use crate::app::{App, Content, Request};
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::Turn;
-use crate::mailbox::Command;
+use crate::mailbox::{Command, SharedFrame};
 use crate::responder::{Delimiter, Framing};
 use crate::websocket::WebSocket;
 use crate::websocket::opening::check_h1;
@@ -94,7 +92,7 @@ impl H1 {
         id: ExchangeId,
         opening: &Opening,
     ) {
-        let Reading::Handshake(handshake) = &self.reading else {
+        let Reading::Handshake(handshake) = &mut self.reading else {
             return;
         };
         let Some(queued) = self
@@ -108,6 +106,7 @@ impl H1 {
         if exchange.progress != Progress::Waiting {
             return;
         }
+        let websocket = WebSocket::new(id, &mut handshake.agreement, turn.context);
         let fields = handshake.fields(opening);
         wire::push_interim(exchange.out.tail(), SWITCHING_PROTOCOLS, &fields);
         exchange.progress = Progress::Done;
@@ -115,7 +114,6 @@ impl H1 {
             record.status = SWITCHING_PROTOCOLS;
         }
         queued.encoding.framing.persistent = true;
-        let websocket = WebSocket::new(id, handshake.agreement(), turn.context);
         self.reading = Reading::Upgraded(Box::new(websocket));
     }
 
@@ -149,7 +147,7 @@ impl H1 {
         if let Reading::Upgraded(websocket) = &mut self.reading
             && websocket.id == id
         {
-            websocket.obey(turn.context, command);
+            websocket.obey(turn, command);
         }
     }
 
@@ -158,7 +156,7 @@ impl H1 {
         &mut self,
         turn: &mut Turn<'_, A>,
         id: ExchangeId,
-        frame: &Arc<[u8]>,
+        frame: &SharedFrame,
     ) {
         if let Reading::Upgraded(websocket) = &mut self.reading
             && websocket.id == id

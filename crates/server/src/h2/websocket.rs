@@ -11,8 +11,6 @@
 //!
 //! A window opens when the WebSocket has used what arrived: an application that has enough stops its stream, and no other.
 
-use std::sync::Arc;
-
 use wire::h2::{ErrorCode, State, Violation, frame};
 use wire::websocket::CloseCode;
 use wire::{BodyLength, RequestHead};
@@ -29,7 +27,7 @@ use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::limits::AHEAD_BYTES;
 use crate::link::Turn;
-use crate::mailbox::Command;
+use crate::mailbox::{Command, SharedFrame};
 use crate::response::{NO_MEMORY, Response};
 use crate::websocket::opening::{Handshake, Refused, check_h2};
 use crate::websocket::{Ending, Pause, STOPPING, WebSocket};
@@ -155,7 +153,7 @@ impl H2 {
         let stream = self.streams.get_mut(index)?;
         match (stream.carried.as_deref_mut(), command) {
             (Some(Carried::Open { websocket, .. }), command) => {
-                websocket.obey(turn.context, command);
+                websocket.obey(turn, command);
                 None
             }
             (Some(Carried::Offered { .. }), Command::Open(opening)) => {
@@ -177,8 +175,8 @@ impl H2 {
         if stream.exchange.progress != Progress::Waiting {
             return;
         }
-        let agreement = handshake.agreement();
-        let mut websocket = WebSocket::new(stream.exchange.id, agreement, turn.context);
+        let id = stream.exchange.id;
+        let mut websocket = WebSocket::new(id, &mut handshake.agreement, turn.context);
         let fields = handshake.fields(opening);
         let input = std::mem::take(input);
         if turn.context.is_draining() {
@@ -320,11 +318,7 @@ impl H2 {
             if !data.is_empty() {
                 *input = data;
             }
-            stream
-                .exchange
-                .out
-                .tail()
-                .append(&mut turn.context.responder.out);
+            websocket.pass_on(turn.context, stream.exchange.out.tail());
             websocket.drain_to(turn.context, stream.exchange.out.tail());
         }
         turn.context.responder.out = frames;
@@ -400,7 +394,7 @@ impl H2 {
         &mut self,
         turn: &mut Turn<'_, A>,
         id: ExchangeId,
-        frame: &Arc<[u8]>,
+        frame: &SharedFrame,
     ) {
         let index = self.index_of_exchange(id);
         let Some(stream) = index.and_then(|index| self.streams.get_mut(index)) else {

@@ -9,6 +9,9 @@ use crate::id::{ConnectionId, ExchangeId};
 use crate::link::Fate;
 use crate::mailbox::{Mail, Publication};
 
+/// Connections that were touched are noted so often at least before those that were noted twice are left out.
+const TOUCHED_MIN: usize = 1024;
+
 /// Rounds in which notified handlers may post again before sockets get their turn.
 const MAILS_PER_PASS: usize = 16;
 
@@ -47,8 +50,9 @@ impl<A: App> Worker<A> {
                     self.with_connection(key, |connection, context, app, _| {
                         panicked(connection, context, app)
                     });
-                } else if self.touched.last() != Some(&connection.id()) {
-                    self.touched.push(connection.id());
+                } else {
+                    let id = connection.id();
+                    self.touch(id);
                 }
             }
             self.mail = mail;
@@ -94,15 +98,28 @@ impl<A: App> Worker<A> {
             let publish =
                 AssertUnwindSafe(|| connection.publish(context, app, id, &publication.frame));
             let is_published = catch_unwind(publish).is_ok();
-            if self.touched.last() != Some(&connection.id()) {
-                self.touched.push(connection.id());
-            }
+            let touched = connection.id();
+            self.touch(touched);
             if !is_published {
                 self.with_connection(key, |connection, context, app, _| {
                     panicked(connection, context, app)
                 });
             }
         }
+    }
+
+    /// Notes that a connection has something to do, once or a few times: publications of one round touch all their subscribers each.
+    #[inline]
+    fn touch(&mut self, id: ConnectionId) {
+        if self.touched.last() == Some(&id) {
+            return;
+        }
+        if self.touched.len() >= TOUCHED_MIN.max(2 * self.connections.len()) {
+            self.touched
+                .sort_unstable_by_key(|it| (it.key, it.generation));
+            self.touched.dedup();
+        }
+        self.touched.push(id);
     }
 
     /// Sends what a subscriber is owed if one more frame would exceed its limit: what was published in a burst had no chance to leave.

@@ -1,8 +1,9 @@
 //! Writing WebSocket messages: during the call that receives one, or when they are posted.
 
-use wire::websocket::{Deflater, Kind, Role, Sender, WindowBits};
+use net::memory::{self, NoMemory};
+use wire::websocket::{Deflater, HEAD_BYTES_MAX, Kind, Role, Sender, WindowBits};
 
-use super::Responder;
+use super::{LONG_BYTES, Responder};
 
 /// A shorter message is not compressed: without earlier ones to refer to, it would hardly become shorter, and costs several microseconds.
 const DEFLATED_BYTES_MIN: usize = 128;
@@ -20,17 +21,14 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// Memory held, in bytes: about what the compressor's window and tables take.
+    /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Coding::Plain | Coding::Alone(_) => 0,
-            Coding::WithContext(_) => CONTEXT_BYTES,
+            Coding::WithContext(deflater) => deflater.held_bytes(),
         }
     }
 }
-
-/// About what the state of a compressor takes, with the greatest window.
-const CONTEXT_BYTES: usize = 300 * 1024;
 
 /// The number of possible windows.
 const WINDOWS: usize = 7;
@@ -47,12 +45,22 @@ pub(crate) struct MessageWriter {
     turn_ends_ms: u64,
     /// The application has ended that turn, and more messages wait.
     is_turn_over: bool,
+    /// Of memory for a message that was to be written in the call.
+    pub(crate) lack: Option<NoMemory>,
 }
 
 impl MessageWriter {
     /// Appends a message.
+    ///
+    /// # Errors
+    /// If there is no memory for it; `out` is unchanged.
     #[inline]
-    pub(crate) fn push(&mut self, out: &mut Vec<u8>, kind: Kind, content: &[u8]) {
+    pub(crate) fn push(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: Kind,
+        content: &[u8],
+    ) -> Result<(), NoMemory> {
         match self.coding {
             Coding::Plain => push_plain(out, kind, content),
             _ => self.push_deflated(out, kind, content),
@@ -60,7 +68,12 @@ impl MessageWriter {
     }
 
     #[inline(never)]
-    fn push_deflated(&mut self, out: &mut Vec<u8>, kind: Kind, content: &[u8]) {
+    fn push_deflated(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: Kind,
+        content: &[u8],
+    ) -> Result<(), NoMemory> {
         if content.len() < DEFLATED_BYTES_MIN {
             return push_plain(out, kind, content);
         }
@@ -72,17 +85,51 @@ impl MessageWriter {
                 let Some(place) = self.deflaters.get_mut(place) else {
                     return push_plain(out, kind, content);
                 };
-                let level = self.level;
-                place.get_or_insert_with(|| Box::new(Deflater::new(level, *window, false)))
+                match place {
+                    Some(deflater) => deflater,
+                    // Without memory for a compressor, the message is sent as it is.
+                    None => match new_deflater(self.level, *window, false) {
+                        Ok(deflater) => place.insert(Box::new(deflater)),
+                        Err(_) => return push_plain(out, kind, content),
+                    },
+                }
             }
         };
-        Sender::new(Role::Server).push_deflated(out, kind, content, [0; 4], deflater);
+        // Its compressed form is hardly longer, and is copied to `out`.
+        let bytes = content.len().saturating_mul(2);
+        if content.len() >= LONG_BYTES && !memory::is_there(bytes) {
+            return Err(NoMemory(bytes));
+        }
+        let pushed = Sender::new(Role::Server).push_deflated(out, kind, content, [0; 4], deflater);
+        pushed.map(drop).map_err(|lack| NoMemory(lack.0))
     }
 }
 
+/// A compressor, if there is memory for it and for everything else.
+///
+/// # Errors
+/// If not.
+pub(crate) fn new_deflater(
+    level: u32,
+    window: WindowBits,
+    keeps_context: bool,
+) -> Result<Deflater, NoMemory> {
+    let bytes = Deflater::bytes(window);
+    if !memory::is_there(bytes) {
+        return Err(NoMemory(bytes));
+    }
+    Deflater::new(level, window, keeps_context).map_err(|lack| NoMemory(lack.0))
+}
+
+/// Appends a message to `out` as it is.
+///
+/// # Errors
+/// If there is no memory for it; `out` is unchanged.
 #[inline]
-fn push_plain(out: &mut Vec<u8>, kind: Kind, content: &[u8]) {
-    Sender::new(Role::Server).push_message(out, kind, content, [0; 4]);
+pub(crate) fn push_plain(out: &mut Vec<u8>, kind: Kind, content: &[u8]) -> Result<(), NoMemory> {
+    memory::reserve(out, content.len().saturating_add(HEAD_BYTES_MAX))?;
+    let pushed = Sender::new(Role::Server).push_message(out, kind, content, [0; 4]);
+    pushed.map_err(|lack| NoMemory(lack.0))
 }
 
 impl Responder {
@@ -125,8 +172,15 @@ impl Responder {
     /// [`crate::Mailbox::has_output`].
     ///
     /// Cost: copies.
+    ///
+    /// # Errors
+    /// If there is no memory for it. Nothing of it is written, and the next one may be.
     #[inline]
-    pub fn send_message(&mut self, kind: Kind, content: &[u8]) {
-        self.messages.push(&mut self.out, kind, content);
+    pub fn send_message(&mut self, kind: Kind, content: &[u8]) -> Result<(), NoMemory> {
+        let pushed = self.messages.push(&mut self.out, kind, content);
+        if let Err(lack) = pushed {
+            self.messages.lack = Some(lack);
+        }
+        pushed
     }
 }

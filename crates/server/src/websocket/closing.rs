@@ -1,12 +1,18 @@
 //! The end of a WebSocket (RFC 6455 7): close frames in both directions, and what the application hears of it.
 
-use wire::websocket::{Close, CloseCode, Failure, Incoming, Receiver, Role, Sender};
+use net::memory::{NoMemory, reserve};
+use wire::websocket::{
+    CONTROL_FRAME_BYTES_MAX, Close, CloseCode, Failure, Incoming, Receiver, Role, Sender,
+};
 
 use super::{Ending, State, WebSocket};
 use crate::app::App;
 use crate::app::websocket::{Appetite, Closed};
 use crate::context::Context;
 use crate::link::Turn;
+
+/// The reason of the close frame where there is no memory for a message.
+const SHORT: &str = "the server is short of memory";
 
 impl WebSocket {
     /// The application closes.
@@ -17,7 +23,7 @@ impl WebSocket {
 
     /// The application has failed.
     pub(super) fn close_after_failure(&mut self, context: &mut Context) {
-        self.close(context, &with_code(CloseCode::INTERNAL_ERROR, ""));
+        self.close(context, &Close::new(CloseCode::INTERNAL_ERROR, ""));
     }
 
     /// The server closes, and waits for the peer's close frame; the application need not.
@@ -28,7 +34,7 @@ impl WebSocket {
         reason: &str,
     ) {
         if self.state == State::Open {
-            self.push_close(turn.context, &with_code(code, reason));
+            self.push_close(turn.context, &Close::new(code, reason));
             if self.state == State::Open {
                 self.start_closing(turn.context, true);
                 self.report(turn.app, code, reason);
@@ -43,6 +49,31 @@ impl WebSocket {
         self.outgoing.clear();
         let reason = "the client receives too slowly";
         self.close_because(turn, CloseCode::TRY_AGAIN_LATER, reason);
+    }
+
+    /// There is no memory for a message that was to be sent: nothing can follow it. What waits here is dropped, as for a subscriber that is
+    /// too slow. The application is notified when the peer has closed too.
+    #[cold]
+    pub(crate) fn lack(&mut self, context: &mut Context, lack: NoMemory) {
+        self.drop_unsent(context, lack);
+        if self.state == State::Open {
+            self.push_close(context, &Close::new(CloseCode::TRY_AGAIN_LATER, SHORT));
+            self.start_closing(context, false);
+        } else {
+            self.break_off(context);
+        }
+    }
+
+    /// As [`WebSocket::lack`], where the application can be notified at once.
+    #[cold]
+    pub(super) fn close_short<A: App>(&mut self, turn: &mut Turn<'_, A>, lack: NoMemory) {
+        self.drop_unsent(turn.context, lack);
+        self.close_because(turn, CloseCode::TRY_AGAIN_LATER, SHORT);
+    }
+
+    fn drop_unsent(&mut self, context: &mut Context, NoMemory(bytes): NoMemory) {
+        context.note_message_shortage(bytes);
+        self.outgoing.clear();
     }
 
     /// The peer's close frame arrived. Ours has the same code and reason (RFC 6455 5.5.1).
@@ -60,8 +91,8 @@ impl WebSocket {
     /// The peer violates the protocol or a limit. What follows is dropped (RFC 6455 7.1.7).
     #[cold]
     pub(super) fn fail<A: App>(&mut self, turn: &mut Turn<'_, A>, failure: Failure) {
-        if failure == Failure::NoMemory {
-            turn.context.note_shortage(0);
+        if let Failure::NoMemory(lack) = failure {
+            turn.context.note_message_shortage(lack.0);
         }
         self.cut_off(turn, failure.code(), failure.reason());
     }
@@ -76,7 +107,7 @@ impl WebSocket {
     ) {
         if self.state == State::Open {
             self.absorb(turn.context);
-            self.push_close(turn.context, &with_code(code, reason));
+            self.push_close(turn.context, &Close::new(code, reason));
         }
         if self.end(turn.context, Ending::Unread) {
             self.report(turn.app, code, reason);
@@ -93,12 +124,18 @@ impl WebSocket {
         }
     }
 
+    /// Without memory for a close frame, the connection ends without one.
     fn push_close(&mut self, context: &mut Context, close: &Close) {
         let sender = Sender::new(Role::Server);
-        let written = self
-            .outgoing
-            .write(|out| sender.push_close(out, close, [0; 4]));
-        self.note_written(context, written);
+        let written = self.outgoing.write(|out| {
+            reserve(out, CONTROL_FRAME_BYTES_MAX)?;
+            sender.push_close(out, close, [0; 4]);
+            Ok(())
+        });
+        if let Err(lack) = written {
+            self.drop_unsent(context, lack);
+            self.break_off(context);
+        }
     }
 
     fn start_closing(&mut self, context: &mut Context, is_reported: bool) {
@@ -153,12 +190,5 @@ impl WebSocket {
     fn report<A: App>(&self, app: &mut A, code: CloseCode, reason: &str) {
         let reason = reason.to_owned();
         app.websocket_closed(self.id, &Closed { code, reason });
-    }
-}
-
-fn with_code(code: CloseCode, reason: &str) -> Close {
-    Close {
-        code: Some(code),
-        reason: reason.to_owned(),
     }
 }

@@ -11,7 +11,8 @@
 //!
 //! Without pings, an open WebSocket may be silent for as long as the application keeps it.
 
-use wire::websocket::{CloseCode, Role, Sender};
+use net::memory::reserve;
+use wire::websocket::{CONTROL_FRAME_BYTES_MAX, CloseCode, Role, Sender};
 
 use super::{State, WebSocket};
 use crate::app::App;
@@ -102,10 +103,14 @@ impl WebSocket {
 
     fn push_ping(&mut self, context: &mut Context) {
         let sender = Sender::new(Role::Server);
-        let written = self
-            .outgoing
-            .write(|out| sender.push_ping(out, b"", [0; 4]));
-        self.note_written(context, written);
+        let written = self.outgoing.write(|out| {
+            reserve(out, CONTROL_FRAME_BYTES_MAX)?;
+            sender.push_ping(out, b"", [0; 4]);
+            Ok(())
+        });
+        if let Err(lack) = written {
+            self.lack(context, lack);
+        }
         self.liveness.pinged_ms = Some(context.clock.now_ms());
     }
 

@@ -15,7 +15,7 @@ use crate::response::Response;
 pub(crate) struct Handshake {
     /// The value of Sec-WebSocket-Accept; None over HTTP/2.
     accept: Option<[u8; ACCEPT_BYTES]>,
-    agreement: Option<Agreement>,
+    pub(crate) agreement: Option<Agreement>,
 }
 
 /// A handshake that the server refuses.
@@ -115,10 +115,6 @@ impl Handshake {
         }
         fields.extend_from_slice(&opening.fields);
         fields
-    }
-
-    pub(crate) fn agreement(&self) -> Option<Agreement> {
-        self.agreement
     }
 }
 

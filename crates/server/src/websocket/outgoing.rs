@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use net::memory::{NoMemory, append, reserve_place};
 
+use crate::mailbox::SharedFrame;
+
 /// Frames of at least this length, written by others, become a piece instead of being copied.
-const MOVED_BYTES_MIN: usize = 16 * 1024;
+pub(super) const MOVED_BYTES_MIN: usize = 16 * 1024;
+/// What a shared frame takes besides its octets: its `Vec`, and the two counts of the `Arc`.
+const SHARED_BYTES: usize = size_of::<Vec<u8>>() + 2 * size_of::<usize>();
 
 enum Piece {
     Own(Vec<u8>),
-    Shared(Arc<[u8]>),
+    Shared(SharedFrame),
 }
 
 impl Piece {
@@ -20,6 +24,14 @@ impl Piece {
             Piece::Shared(bytes) => bytes,
         }
     }
+
+    /// Memory held, in bytes, besides its place. A shared frame counts for each of its holders, because the last one keeps it.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Piece::Own(bytes) => bytes.capacity(),
+            Piece::Shared(bytes) => bytes.capacity() + SHARED_BYTES,
+        }
+    }
 }
 
 /// Whole frames, in sending order. Empty, it holds no memory.
@@ -27,6 +39,8 @@ impl Piece {
 pub(super) struct Outgoing {
     pieces: VecDeque<Piece>,
     unsent_bytes: usize,
+    /// What the pieces hold, besides their places.
+    pieces_bytes: usize,
 }
 
 impl Outgoing {
@@ -39,16 +53,26 @@ impl Outgoing {
         self.unsent_bytes
     }
 
-    /// Memory held, in bytes. Shared frames count for each of their holders, because the last one keeps them.
+    /// Memory held, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
-        self.pieces.capacity() * size_of::<Piece>() + self.unsent_bytes
+        self.pieces.capacity() * size_of::<Piece>() + self.pieces_bytes
     }
 
-    /// Appends frames that `write` writes.
-    pub(super) fn write<R>(
+    /// What it would hold with one more shared frame of `frame_bytes`.
+    pub(super) fn held_bytes_with(&self, frame_bytes: usize) -> usize {
+        let is_full = self.pieces.len() == self.pieces.capacity();
+        let new_places = if is_full { self.pieces.len().max(1) } else { 0 };
+        self.held_bytes() + new_places * size_of::<Piece>() + frame_bytes + SHARED_BYTES
+    }
+
+    /// Appends frames that `write` writes, or nothing if it fails.
+    ///
+    /// # Errors
+    /// If there is no memory for them.
+    pub(super) fn write(
         &mut self,
-        write: impl FnOnce(&mut Vec<u8>) -> R,
-    ) -> Result<R, NoMemory> {
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), NoMemory>,
+    ) -> Result<(), NoMemory> {
         if !matches!(self.pieces.back(), Some(Piece::Own(_))) {
             reserve_place(&mut self.pieces)?;
             self.pieces.push_back(Piece::Own(Vec::new()));
@@ -56,50 +80,76 @@ impl Outgoing {
         let Some(Piece::Own(tail)) = self.pieces.back_mut() else {
             return Err(NoMemory(0));
         };
-        let before = tail.len();
+        let (length, capacity) = (tail.len(), tail.capacity());
         let written = write(tail);
-        self.unsent_bytes += tail.len() - before;
-        Ok(written)
+        self.unsent_bytes += tail.len() - length;
+        self.pieces_bytes += tail.capacity() - capacity;
+        if tail.is_empty() {
+            self.pieces_bytes -= tail.capacity();
+            self.pieces.pop_back();
+            self.free_places();
+        }
+        written
     }
 
     /// Appends frames that were written elsewhere; `out` is empty then.
+    ///
+    /// # Errors
+    /// As [`Outgoing::write`].
     pub(super) fn take(&mut self, out: &mut Vec<u8>) -> Result<(), NoMemory> {
         if out.len() >= MOVED_BYTES_MIN {
             reserve_place(&mut self.pieces)?;
             self.unsent_bytes += out.len();
-            self.pieces.push_back(Piece::Own(std::mem::take(out)));
+            self.push(Piece::Own(std::mem::take(out)));
             return Ok(());
         }
-        self.write(|tail| append(tail, out))??;
+        self.write(|tail| append(tail, out))?;
         out.clear();
         Ok(())
     }
 
     /// Appends a frame that others send too.
-    pub(super) fn push_shared(&mut self, frame: &Arc<[u8]>) -> Result<(), NoMemory> {
+    ///
+    /// # Errors
+    /// As [`Outgoing::write`].
+    pub(super) fn push_shared(&mut self, frame: &SharedFrame) -> Result<(), NoMemory> {
         reserve_place(&mut self.pieces)?;
-        self.pieces.push_back(Piece::Shared(Arc::clone(frame)));
         self.unsent_bytes += frame.len();
+        self.push(Piece::Shared(Arc::clone(frame)));
         Ok(())
     }
 
+    fn push(&mut self, piece: Piece) {
+        self.pieces_bytes += piece.held_bytes();
+        self.pieces.push_back(piece);
+    }
+
     /// Moves frames to `out`, which then has about `bytes_max` at most, or one piece.
+    ///
+    /// # Errors
+    /// If there is no memory for a copy. The frames that were not moved are still here.
     pub(super) fn move_to(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Result<(), NoMemory> {
-        while let Some(piece) = self.pieces.front() {
-            let length = piece.bytes().len();
+        while let Some(piece) = self.pieces.front_mut() {
+            let (length, held_bytes) = (piece.bytes().len(), piece.held_bytes());
             if !out.is_empty() && out.len() + length > bytes_max {
                 return Ok(());
             }
-            match self.pieces.front_mut() {
-                Some(Piece::Own(bytes)) if out.is_empty() => *out = std::mem::take(bytes),
-                Some(piece) => append(out, piece.bytes())?,
-                None => {}
+            match piece {
+                Piece::Own(bytes) if out.is_empty() => *out = std::mem::take(bytes),
+                piece => append(out, piece.bytes())?,
             }
             self.pieces.pop_front();
             self.unsent_bytes -= length;
+            self.pieces_bytes -= held_bytes;
         }
-        self.pieces = VecDeque::new();
+        self.free_places();
         Ok(())
+    }
+
+    fn free_places(&mut self) {
+        if self.pieces.is_empty() {
+            self.pieces = VecDeque::new();
+        }
     }
 
     /// Drops everything.
@@ -115,9 +165,9 @@ mod tests {
     #[test]
     fn pieces_keep_their_order_and_are_counted() -> Result<(), NoMemory> {
         let mut outgoing = Outgoing::default();
-        let shared: Arc<[u8]> = b"shared".as_slice().into();
-        outgoing.write(|out| out.extend_from_slice(b"a"))?;
-        outgoing.write(|out| out.extend_from_slice(b"b"))?;
+        let shared: SharedFrame = Arc::new(b"shared".to_vec());
+        outgoing.write(|out| append(out, b"a"))?;
+        outgoing.write(|out| append(out, b"b"))?;
         outgoing.push_shared(&shared)?;
         outgoing.take(&mut vec![b'x'; MOVED_BYTES_MIN])?;
         outgoing.take(&mut b"end".to_vec())?;
@@ -133,6 +183,35 @@ mod tests {
         assert!(outgoing.is_empty());
         assert_eq!((outgoing.unsent_bytes(), outgoing.held_bytes()), (0, 0));
         assert_eq!(Arc::strong_count(&shared), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn what_many_short_frames_hold_is_counted() -> Result<(), NoMemory> {
+        let mut outgoing = Outgoing::default();
+        for _ in 0..1000 {
+            let before = outgoing.held_bytes_with(2);
+            outgoing.push_shared(&Arc::new(b"ab".to_vec()))?;
+            assert!(outgoing.held_bytes() >= before.min(1000));
+        }
+        let each = size_of::<Piece>() + SHARED_BYTES + 2;
+        assert_eq!(outgoing.unsent_bytes(), 2000);
+        assert!(outgoing.held_bytes() >= 1000 * each);
+        outgoing.clear();
+        assert_eq!(outgoing.held_bytes(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_nothing() -> Result<(), NoMemory> {
+        let mut outgoing = Outgoing::default();
+        let lack = NoMemory(7);
+        assert_eq!(outgoing.write(|_| Err(lack)), Err(lack));
+        assert!(outgoing.is_empty());
+        assert_eq!(outgoing.held_bytes(), 0);
+        outgoing.write(|out| append(out, b"a"))?;
+        assert_eq!(outgoing.write(|_| Err(lack)), Err(lack));
+        assert_eq!(outgoing.unsent_bytes(), 1);
         Ok(())
     }
 }

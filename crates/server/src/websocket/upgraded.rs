@@ -103,7 +103,7 @@ impl Upgraded {
         command: Command,
     ) {
         if id == self.websocket.id {
-            self.websocket.obey(turn.context, command);
+            self.websocket.obey(turn, command);
         }
     }
 

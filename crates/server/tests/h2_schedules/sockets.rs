@@ -75,7 +75,8 @@ impl Sockets {
                 Incoming::WithoutContext(None),
             ),
         };
-        let deflater = is_compressed.then(|| Deflater::new(1, WindowBits::MAX, false));
+        let deflater =
+            is_compressed.then(|| Deflater::new(1, WindowBits::MAX, false).expect("memory"));
         let socket = Socket {
             stream: client.connect(&target, fields),
             target,
@@ -247,7 +248,8 @@ impl Socket {
         match (frames, &mut self.deflater) {
             (0, Some(deflater)) => {
                 let sender = Sender::new(Role::Client);
-                sender.push_deflated(&mut self.outbox, kind, octets, [7; 4], deflater);
+                let pushed = sender.push_deflated(&mut self.outbox, kind, octets, [7; 4], deflater);
+                pushed.expect("memory");
             }
             _ => self.outbox.extend(fragments(kind, octets, frames)),
         }

@@ -359,6 +359,7 @@ impl App for TestApp {
         self.messages.push((id, kind, content.to_vec()));
         match self.manner_of(id) {
             "slow" => Appetite::Enough,
+            "full" => Appetite::NoMemory,
             "panic" => panic!("as the test wants it"),
             _ => Appetite::More,
         }
@@ -369,7 +370,7 @@ impl App for TestApp {
         let new = self.messages.iter().skip(self.messages_seen);
         for (_, kind, content) in new.filter(|(to, ..)| *to == id) {
             match manner.as_str() {
-                "echo" => responder.send_message(*kind, content),
+                "echo" => responder.send_message(*kind, content).expect("memory"),
                 "post" => {
                     let command = Command::Message(*kind, content.clone());
                     self.mailbox.post(id, command);

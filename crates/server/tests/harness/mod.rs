@@ -184,7 +184,8 @@ impl Server {
     /// Publishes a text.
     pub(crate) fn publish(&self, topic: &str, text: &str) {
         let (topic, text) = (topic.as_bytes(), text.as_bytes());
-        self.mailbox.publish(topic, server::MessageKind::Text, text);
+        let published = self.mailbox.publish(topic, server::MessageKind::Text, text);
+        published.expect("memory");
     }
 
     /// How the WebSocket with that target ended, which must have happened at most once.

@@ -2,6 +2,7 @@
 
 use wire::websocket::{
     Close, CloseCode, Event, Incoming, Inflaters, Kind, MessageLimits, Receiver, Role, Sender,
+    reserve_exact,
 };
 
 use super::{Client, Server};
@@ -14,6 +15,7 @@ const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 28,
     fragments_max: 1000,
+    reserve: reserve_exact,
 };
 
 /// A frame that has arrived, as text.
@@ -41,7 +43,8 @@ pub(crate) fn text(content: &str) -> Vec<u8> {
 
 pub(crate) fn message(kind: Kind, content: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
-    Sender::new(Role::Client).push_message(&mut frame, kind, content, MASK);
+    let pushed = Sender::new(Role::Client).push_message(&mut frame, kind, content, MASK);
+    pushed.expect("memory");
     frame
 }
 

@@ -9,15 +9,16 @@ use crate::harness::websocket::{Arrived, KEY, WebSocketClient, handshake, ping, 
 const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
 const MASK: [u8; 4] = [1, 2, 3, 4];
 
-fn deflated(content: &[u8]) -> Vec<u8> {
-    let mut deflater = Deflater::new(9, WindowBits::MAX, false);
+pub(crate) fn deflated(content: &[u8]) -> Vec<u8> {
+    let mut deflater = Deflater::new(9, WindowBits::MAX, false).expect("memory");
     let mut frame = Vec::new();
     let sender = Sender::new(Role::Client);
-    sender.push_deflated(&mut frame, Kind::Binary, content, MASK, &mut deflater);
+    let pushed = sender.push_deflated(&mut frame, Kind::Binary, content, MASK, &mut deflater);
+    pushed.expect("memory");
     frame
 }
 
-fn open_with_compression(server: &mut Server) -> WebSocketClient {
+pub(crate) fn open_with_compression(server: &mut Server) -> WebSocketClient {
     let client = server.connect();
     client.send(&handshake("/ws/echo", OFFER));
     let client = server.opened_with(client, Incoming::WithoutContext(None));

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod h2;
+mod memory;
 mod schedules;
 
 #[path = "../harness/mod.rs"]

@@ -158,13 +158,13 @@ impl World {
         let (lines, incoming, deflater) = match manner.compression {
             Compression::Off => ("", Incoming::Plain, None),
             Compression::Messages { level } => {
-                let deflater = Deflater::new(level, WindowBits::MAX, false);
+                let deflater = Deflater::new(level, WindowBits::MAX, false).expect("memory");
                 (DEFLATE, Incoming::WithoutContext(None), Some(deflater))
             }
             Compression::Context { level } => {
                 let window = WindowBits::new(12).expect("a window");
-                let inflater = Inflater::new(window, true);
-                let deflater = Deflater::new(level, window, true);
+                let inflater = Inflater::new(window, true).expect("memory");
+                let deflater = Deflater::new(level, window, true).expect("memory");
                 (DEFLATE, Incoming::WithContext(inflater), Some(deflater))
             }
         };
@@ -198,7 +198,8 @@ impl World {
         match (frames, &mut self.deflater) {
             (0, Some(deflater)) => {
                 let sender = Sender::new(Role::Client);
-                sender.push_deflated(&mut self.outbox, kind, octets, [7; 4], deflater);
+                let pushed = sender.push_deflated(&mut self.outbox, kind, octets, [7; 4], deflater);
+                pushed.expect("memory");
             }
             _ => self.outbox.extend(fragments(kind, octets, frames)),
         }

@@ -47,6 +47,16 @@ pub struct Close {
     pub reason: String,
 }
 
+impl Close {
+    /// A code with a reason, of which a close frame has room for the start.
+    pub fn new(code: CloseCode, reason: &str) -> Close {
+        Close {
+            code: Some(code),
+            reason: fitting(reason).to_owned(),
+        }
+    }
+}
+
 /// The most octets that a reason has room for (RFC 6455 5.5).
 pub(super) const REASON_BYTES_MAX: usize = 123;
 

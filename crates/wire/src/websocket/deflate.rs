@@ -3,12 +3,16 @@
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use super::failure::Failure;
+use super::memory::{NoMemory, Reserve, check_room, grow, reserve_exact};
 
 /// What ends each compressed message, and is not sent (RFC 7692 7.2.1).
 const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 
 /// An empty block with the bit BFINAL (RFC 1951 3.2.6).
 const LAST_BLOCK: [u8; 2] = [0x03, 0x00];
+
+/// What a message without content is compressed to (RFC 7692 7.2.3.6): the compressor writes nothing where nothing is new.
+const EMPTY: u8 = 0x00;
 
 /// The least room for the next output, so that a step always progresses.
 const STEP_BYTES: usize = 1024;
@@ -35,76 +39,161 @@ impl WindowBits {
     }
 }
 
+/// Why a message was not compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotDeflated {
+    /// There is no memory for its compressed form.
+    NoMemory(NoMemory),
+    /// The compressor did not take all of it, or did not complete its output.
+    Incomplete,
+}
+
 /// Compresses messages.
 #[derive(Debug)]
 pub struct Deflater {
     compress: Compress,
+    window: WindowBits,
     keeps_context: bool,
 }
 
 impl Deflater {
     /// A compressor of `level`, 1 to 9. Without context each message is compressed for itself, so that one compressor serves many
     /// connections.
-    pub fn new(level: u32, window: WindowBits, keeps_context: bool) -> Deflater {
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn new(level: u32, window: WindowBits, keeps_context: bool) -> Result<Deflater, NoMemory> {
+        check_room(Deflater::bytes(window), reserve_exact)?;
         let level = Compression::new(level.clamp(1, 9));
-        Deflater {
+        Ok(Deflater {
             compress: Compress::new_with_window_bits(level, false, window.get()),
+            window,
             keeps_context,
-        }
+        })
+    }
+
+    /// Memory of one with this window, in bytes: as zlib-rs allocates it.
+    pub fn bytes(window: WindowBits) -> usize {
+        249_856 + (4 << window.get())
+    }
+
+    /// Memory held, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        Deflater::bytes(self.window)
     }
 
     /// Appends a message, compressed, to `out`.
-    pub fn deflate(&mut self, content: &[u8], out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// If it could not be compressed as a whole. `out` is as before then, and later messages do not refer to this one or to earlier ones.
+    pub fn deflate(&mut self, content: &[u8], out: &mut Vec<u8>) -> Result<(), NotDeflated> {
+        let start = out.len();
+        let deflated = match content {
+            [] => append_empty(out),
+            content => self.append(content, out),
+        };
+        if deflated.is_err() {
+            out.truncate(start);
+        }
+        if deflated.is_err() || !self.keeps_context {
+            self.compress.reset();
+        }
+        deflated
+    }
+
+    fn append(&mut self, content: &[u8], out: &mut Vec<u8>) -> Result<(), NotDeflated> {
         let mut rest = content;
         loop {
-            out.reserve((rest.len() / 2).clamp(STEP_BYTES, GROWTH_BYTES_MAX));
+            let room = (rest.len() / 2).clamp(STEP_BYTES, GROWTH_BYTES_MAX);
+            let reserved = out.try_reserve(room);
+            reserved.map_err(|_| NotDeflated::NoMemory(NoMemory(room)))?;
             let before = self.compress.total_in();
             let status = self
                 .compress
                 .compress_vec(rest, out, FlushCompress::Sync)
-                .unwrap_or(Status::BufError);
+                .map_err(|_| NotDeflated::Incomplete)?;
             let taken = (self.compress.total_in() - before) as usize;
-            rest = rest.get(taken..).unwrap_or_default();
-            // The flush is complete once it leaves room.
-            if rest.is_empty() && out.len() < out.capacity() || status == Status::BufError {
-                break;
+            rest = rest.get(taken..).ok_or(NotDeflated::Incomplete)?;
+            // The flush is complete once it leaves room, or has nothing more to write.
+            match status {
+                Status::Ok if !rest.is_empty() || out.len() == out.capacity() => {}
+                Status::Ok | Status::BufError if rest.is_empty() => return without_tail(out),
+                _ => return Err(NotDeflated::Incomplete),
             }
         }
-        if out.ends_with(&TAIL) {
-            out.truncate(out.len() - TAIL.len());
-        }
-        if !self.keeps_context {
-            self.compress.reset();
-        }
     }
+}
+
+fn append_empty(out: &mut Vec<u8>) -> Result<(), NotDeflated> {
+    out.try_reserve(1)
+        .map_err(|_| NotDeflated::NoMemory(NoMemory(1)))?;
+    out.push(EMPTY);
+    Ok(())
+}
+
+/// Leaves out what ends each compressed message.
+fn without_tail(out: &mut Vec<u8>) -> Result<(), NotDeflated> {
+    if !out.ends_with(&TAIL) {
+        return Err(NotDeflated::Incomplete);
+    }
+    out.truncate(out.len() - TAIL.len());
+    Ok(())
 }
 
 /// Decompresses messages.
 #[derive(Debug)]
 pub struct Inflater {
     decompress: Decompress,
+    window: WindowBits,
     /// Whether a later message may refer to an earlier one.
     keeps_context: bool,
 }
 
 impl Inflater {
+    /// Memory of one, in bytes: as zlib-rs allocates it, with the greatest window for every peer.
+    pub const BYTES: usize = 47_680;
+
     /// A decompressor for a peer that uses `window`.
-    pub fn new(window: WindowBits, keeps_context: bool) -> Inflater {
-        Inflater {
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn new(window: WindowBits, keeps_context: bool) -> Result<Inflater, NoMemory> {
+        Inflater::reserved(window, keeps_context, reserve_exact)
+    }
+
+    fn reserved(
+        window: WindowBits,
+        keeps_context: bool,
+        reserve: Reserve,
+    ) -> Result<Inflater, NoMemory> {
+        check_room(Inflater::BYTES, reserve)?;
+        Ok(Inflater {
             decompress: Decompress::new_with_window_bits(false, window.get()),
+            window,
             keeps_context,
+        })
+    }
+
+    /// Starts a new stream.
+    fn reset(&mut self, reserve: Reserve) -> Result<(), NoMemory> {
+        if self.window != WindowBits::MAX {
+            // It is replaced by another one.
+            check_room(Inflater::BYTES, reserve)?;
         }
+        self.decompress.reset(false);
+        Ok(())
     }
 
     /// Appends what the next part of a message decompresses to, until `out` has `bytes_max`.
     ///
     /// # Errors
-    /// If it is not DEFLATE, or `out` would have more than `bytes_max`.
+    /// If it is not DEFLATE, if `out` would have more than `bytes_max`, or if there is no memory.
     pub(super) fn inflate(
         &mut self,
         part: &[u8],
         out: &mut Vec<u8>,
         bytes_max: usize,
+        reserve: Reserve,
     ) -> Result<(), Failure> {
         let mut rest = part;
         loop {
@@ -112,9 +201,7 @@ impl Inflater {
             let room = (bytes_max + 1).saturating_sub(out.len());
             let step = rest.len().saturating_mul(2).max(STEP_BYTES);
             if out.len() == out.capacity() {
-                let growth = step.max(out.len()).min(room);
-                out.try_reserve_exact(growth)
-                    .map_err(|_| Failure::NoMemory)?;
+                grow(out, step.min(room), room, reserve)?;
             }
             let (taken, made, status) = self.step(rest, out)?;
             rest = rest.get(taken..).unwrap_or_default();
@@ -123,7 +210,7 @@ impl Inflater {
             }
             match status {
                 // A last block (RFC 7692 7.2.3.4): what follows is a new stream, whose compressor has started anew.
-                Status::StreamEnd => self.decompress.reset(false),
+                Status::StreamEnd => self.reset(reserve)?,
                 _ if out.len() == out.capacity() => continue,
                 _ if taken == 0 && made == 0 => return finished(rest),
                 _ => {}
@@ -148,20 +235,25 @@ impl Inflater {
     ///
     /// # Errors
     /// As [`Inflater::inflate`].
-    pub(super) fn end(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Result<(), Failure> {
-        self.inflate(&TAIL, out, bytes_max)?;
+    pub(super) fn end(
+        &mut self,
+        out: &mut Vec<u8>,
+        bytes_max: usize,
+        reserve: Reserve,
+    ) -> Result<(), Failure> {
+        self.inflate(&TAIL, out, bytes_max, reserve)?;
         match self.keeps_context {
             true => Ok(()),
-            false => self.restart(),
+            false => self.restart(reserve),
         }
     }
 
     /// Forgets the message. One that ended within a block is detected, as the stream cannot end there; with context, the next message shows
     /// it.
-    fn restart(&mut self) -> Result<(), Failure> {
+    fn restart(&mut self, reserve: Reserve) -> Result<(), Failure> {
         let mut nothing = Vec::with_capacity(1);
         let (_, _, status) = self.step(&LAST_BLOCK, &mut nothing)?;
-        self.decompress.reset(false);
+        self.reset(reserve)?;
         match (status, nothing.as_slice()) {
             (Status::StreamEnd, []) => Ok(()),
             _ => Err(Failure::NotDeflated),
@@ -188,9 +280,11 @@ const FREE_MAX: usize = 4;
 
 impl Inflaters {
     /// One for the next message.
-    pub(super) fn lend(&mut self) -> Inflater {
-        let free = self.free.pop();
-        free.unwrap_or_else(|| Inflater::new(WindowBits::MAX, false))
+    pub(super) fn lend(&mut self, reserve: Reserve) -> Result<Inflater, NoMemory> {
+        match self.free.pop() {
+            Some(free) => Ok(free),
+            None => Inflater::reserved(WindowBits::MAX, false, reserve),
+        }
     }
 
     /// Takes one back, after the end of its message.

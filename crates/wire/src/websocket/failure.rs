@@ -1,6 +1,7 @@
 //! Why a connection fails (RFC 6455 7.1.7), and the close code of each reason.
 
 use super::close::CloseCode;
+use super::memory::NoMemory;
 
 /// What the peer did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -40,7 +41,13 @@ pub enum Failure {
     /// A message in more fragments than its limit (RFC 6455 10.4).
     TooManyFragments,
     /// There is no memory for what arrived.
-    NoMemory,
+    NoMemory(NoMemory),
+}
+
+impl From<NoMemory> for Failure {
+    fn from(lack: NoMemory) -> Failure {
+        Failure::NoMemory(lack)
+    }
 }
 
 impl Failure {
@@ -51,7 +58,7 @@ impl Failure {
                 CloseCode::INVALID_CONTENT
             }
             Failure::MessageTooLong | Failure::TooManyFragments => CloseCode::TOO_BIG,
-            Failure::NoMemory => CloseCode::TRY_AGAIN_LATER,
+            Failure::NoMemory(_) => CloseCode::TRY_AGAIN_LATER,
             _ => CloseCode::PROTOCOL_ERROR,
         }
     }
@@ -76,7 +83,7 @@ impl Failure {
             Failure::NotDeflated => "the content cannot be decompressed",
             Failure::MessageTooLong => "the message is too long",
             Failure::TooManyFragments => "the message has too many fragments",
-            Failure::NoMemory => "the server is short of memory",
+            Failure::NoMemory(_) => "the server is short of memory",
         }
     }
 }

@@ -14,8 +14,9 @@ use core::ops::Deref;
 use super::close::{Close, parse_close};
 use super::deflate::{Inflater, Inflaters};
 use super::failure::Failure;
-use super::frame::{FrameHead, HEAD_BYTES_MAX, Opcode, Role, parse_head};
+use super::frame::{CONTROL_BYTES_MAX, FrameHead, HEAD_BYTES_MAX, Opcode, Role, parse_head};
 use super::mask::apply_mask;
+use super::memory::{Reserve, grow};
 use super::utf8::{self, Utf8};
 
 /// What a message holds.
@@ -37,12 +38,14 @@ impl Kind {
 }
 
 /// How large a message may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct MessageLimits {
     /// Octets of its content, decompressed.
     pub message_bytes_max: usize,
     /// Frames that it consists of.
     pub fragments_max: u32,
+    /// Makes room for a message of which a part has arrived.
+    pub reserve: Reserve,
 }
 
 /// Octets of a message or a control frame, unmasked.
@@ -91,11 +94,24 @@ pub enum Incoming {
 
 impl Incoming {
     /// What decompresses the current message.
-    fn inflater(&mut self, inflaters: &mut Inflaters) -> Result<&mut Inflater, Failure> {
+    fn inflater(
+        &mut self,
+        inflaters: &mut Inflaters,
+        reserve: Reserve,
+    ) -> Result<&mut Inflater, Failure> {
         match self {
             Incoming::Plain => Err(Failure::ReservedBit),
-            Incoming::WithoutContext(lent) => Ok(lent.get_or_insert_with(|| inflaters.lend())),
+            Incoming::WithoutContext(Some(lent)) => Ok(lent),
+            Incoming::WithoutContext(place) => Ok(place.insert(inflaters.lend(reserve)?)),
             Incoming::WithContext(inflater) => Ok(inflater),
+        }
+    }
+
+    /// Memory held, in bytes.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Incoming::Plain | Incoming::WithoutContext(None) => 0,
+            Incoming::WithoutContext(Some(_)) | Incoming::WithContext(_) => Inflater::BYTES,
         }
     }
 
@@ -270,14 +286,21 @@ impl Receiver {
         is_within_frame || self.message.is_some()
     }
 
-    /// The memory that an incomplete message or frame holds, in bytes, without that of an inflater.
-    pub fn held_bytes(&self) -> usize {
+    /// The memory that the content of an incomplete message holds, in bytes.
+    pub fn message_bytes(&self) -> usize {
         let message = self.message.as_ref();
+        message.map_or(0, |message| message.content.capacity())
+    }
+
+    /// Memory held, in bytes, besides its own record: an incomplete message or frame, and an inflater.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
         let control = match &self.frame {
             Frame::Control { content, .. } => content.capacity(),
             _ => 0,
         };
-        control + message.map_or(0, |message| message.content.capacity())
+        let record = self.message.as_ref().map_or(0, |_| size_of::<Message>());
+        control + record + self.message_bytes() + self.incoming.held_bytes()
     }
 
     /// Nothing that follows matters.
@@ -431,6 +454,12 @@ impl Receiver {
                 content,
             } => {
                 let (part, after) = left.take(input);
+                grow(
+                    content,
+                    part.len(),
+                    CONTROL_BYTES_MAX as usize,
+                    limits.reserve,
+                )?;
                 content.extend_from_slice(part);
                 if left.octets > 0 {
                     return Ok((after, None));
@@ -491,13 +520,15 @@ impl Message {
         let checked = self.content.len();
         match self.coding {
             Coding::Identity => {
-                let reserved = self.content.try_reserve(part.len());
-                reserved.map_err(|_| Failure::NoMemory)?;
+                // What has been announced is within the limit, and so is what has arrived of it.
+                let most = limits.message_bytes_max.saturating_sub(self.content.len());
+                grow(&mut self.content, part.len(), most, limits.reserve)?;
                 self.content.extend_from_slice(part);
             }
             Coding::Deflate { .. } => {
-                let inflater = incoming.inflater(inflaters)?;
-                inflater.inflate(part, &mut self.content, limits.message_bytes_max)?;
+                let inflater = incoming.inflater(inflaters, limits.reserve)?;
+                let bytes_max = limits.message_bytes_max;
+                inflater.inflate(part, &mut self.content, bytes_max, limits.reserve)?;
             }
         }
         self.check_from(checked)
@@ -512,8 +543,9 @@ impl Message {
     ) -> Result<(), Failure> {
         if let Coding::Deflate { .. } = self.coding {
             let checked = self.content.len();
-            let inflater = incoming.inflater(inflaters)?;
-            inflater.end(&mut self.content, limits.message_bytes_max)?;
+            let inflater = incoming.inflater(inflaters, limits.reserve)?;
+            let bytes_max = limits.message_bytes_max;
+            inflater.end(&mut self.content, bytes_max, limits.reserve)?;
             self.check_from(checked)?;
         }
         match self.kind {

@@ -1,14 +1,21 @@
 //! Writes frames.
 
 use super::close::{Close, fitting};
-use super::deflate::Deflater;
-use super::frame::{FrameHead, HEAD_BYTES_MAX, Opcode, Role, push_head};
+use super::deflate::{Deflater, NotDeflated};
+use super::frame::{CONTROL_BYTES_MAX, FrameHead, HEAD_BYTES_MAX, Opcode, Role, push_head};
 use super::mask::apply_mask;
+use super::memory::NoMemory;
 use super::receiver::Kind;
+
+/// The most octets of a control frame.
+pub const CONTROL_FRAME_BYTES_MAX: usize = HEAD_BYTES_MAX + CONTROL_BYTES_MAX as usize;
 
 /// Writes the frames of one role.
 ///
 /// A client's frames need a key that the peer cannot predict (RFC 6455 5.3): each method takes one, which a server's frames ignore.
+///
+/// A message that there is no memory for is an error, and `out` is as before. A control frame is short: a caller that has to go on without
+/// memory reserves [`CONTROL_FRAME_BYTES_MAX`] before.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender {
     us: Role,
@@ -21,14 +28,28 @@ impl Sender {
     }
 
     /// Appends a message in one frame.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
     #[inline]
-    pub fn push_message(self, out: &mut Vec<u8>, kind: Kind, content: &[u8], key: [u8; 4]) {
+    pub fn push_message(
+        self,
+        out: &mut Vec<u8>,
+        kind: Kind,
+        content: &[u8],
+        key: [u8; 4],
+    ) -> Result<(), NoMemory> {
+        reserve_frame(out, content.len())?;
         self.push_frame(out, kind.opcode(), false, content, key);
+        Ok(())
     }
 
-    /// Appends a message in one frame, compressed.
+    /// Appends a message in one frame, compressed; as it is, if it cannot be compressed.
     ///
     /// Returns the octets of its content on the wire.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
     pub fn push_deflated(
         self,
         out: &mut Vec<u8>,
@@ -36,11 +57,16 @@ impl Sender {
         content: &[u8],
         key: [u8; 4],
         deflater: &mut Deflater,
-    ) -> usize {
+    ) -> Result<usize, NoMemory> {
         let mut compressed = Vec::new();
-        deflater.deflate(content, &mut compressed);
-        self.push_frame(out, kind.opcode(), true, &compressed, key);
-        compressed.len()
+        let (is_compressed, content) = match deflater.deflate(content, &mut compressed) {
+            Ok(()) => (true, &compressed[..]),
+            Err(NotDeflated::Incomplete) => (false, content),
+            Err(NotDeflated::NoMemory(lack)) => return Err(lack),
+        };
+        reserve_frame(out, content.len())?;
+        self.push_frame(out, kind.opcode(), is_compressed, content, key);
+        Ok(content.len())
     }
 
     /// Appends a ping with `content`, at most 125 octets.
@@ -68,6 +94,7 @@ impl Sender {
         self.push_frame(out, opcode, false, content, key);
     }
 
+    /// Appends a frame. `out` has room for it, unless it is a control frame.
     #[inline]
     fn push_frame(
         self,
@@ -88,7 +115,6 @@ impl Sender {
             length: content.len() as u64,
             key,
         };
-        out.reserve(HEAD_BYTES_MAX + content.len());
         push_head(out, head);
         let start = out.len();
         out.extend_from_slice(content);
@@ -96,4 +122,11 @@ impl Sender {
             apply_mask(content, key, 0);
         }
     }
+}
+
+/// Makes room for a frame with so many octets of content.
+#[inline]
+fn reserve_frame(out: &mut Vec<u8>, content_bytes: usize) -> Result<(), NoMemory> {
+    let bytes = content_bytes.saturating_add(HEAD_BYTES_MAX);
+    out.try_reserve(bytes).map_err(|_| NoMemory(bytes))
 }

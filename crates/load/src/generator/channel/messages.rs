@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use wire::websocket::extension::OFFER;
 use wire::websocket::handshake::subprotocols;
-use wire::websocket::{Deflater, Kind, MessageLimits, Role, Sender, WindowBits};
+use wire::websocket::{
+    Deflater, Kind, MessageLimits, NoMemory, Role, Sender, WindowBits, reserve_exact,
+};
 
 use super::super::mix::Mix;
 use super::super::plan::{Pattern, WebSocket};
@@ -44,7 +46,7 @@ impl Messages {
     /// `None`: the plan has none.
     ///
     /// # Errors
-    /// If they are too many bytes; the message is one line that says how to fix it.
+    /// If they are too many bytes, or more than there is memory for; the message is one line that says how to fix it.
     pub(in super::super) fn new(plan: &Plan) -> Result<Option<Messages>, String> {
         let Protocol::WebSocket(websocket) = plan.protocol else {
             return Ok(None);
@@ -52,14 +54,9 @@ impl Messages {
         let sender = Sender::new(Role::Server);
         let contents = Contents::new(plan, &websocket);
         let kind = kind(&websocket);
-        let expected = Mix::laid(
-            contents.cycle,
-            contents.all().map(|content| {
-                let mut frame = Vec::new();
-                sender.push_message(&mut frame, kind, &content, [0; 4]);
-                (0, frame)
-            }),
-        )?;
+        let expected = laid(&contents, |frame, content| {
+            sender.push_message(frame, kind, content, [0; 4])
+        })?;
         let content_bytes = contents.content(0).len();
         let (before_key, after_key) = handshake(plan, &websocket);
         let fields = plan.requests.iter().flat_map(|it| &it.field_lines);
@@ -73,6 +70,7 @@ impl Messages {
             limits: MessageLimits {
                 message_bytes_max: content_bytes + EXCESS_BYTES_MAX,
                 fragments_max: FRAGMENTS_MAX,
+                reserve: reserve_exact,
             },
             before_key,
             after_key,
@@ -100,23 +98,40 @@ impl Messages {
 /// What is sent, in order.
 ///
 /// # Errors
-/// If they are too many bytes; the message is one line that says how to fix it.
+/// If they are too many bytes, or more than there is memory for; the message is one line that says how to fix it.
 pub(in super::super) fn frames(plan: &Plan, websocket: &WebSocket) -> Result<Mix, String> {
     let sender = Sender::new(Role::Client);
     let contents = Contents::new(plan, websocket);
     let kind = kind(websocket);
-    let mut deflater = Deflater::new(DEFLATE_LEVEL, WindowBits::MAX, false);
-    let frames = contents.all().map(|content| {
+    if !websocket.is_compressed {
+        return laid(&contents, |frame, content| {
+            sender.push_message(frame, kind, content, random())
+        });
+    }
+    let mut deflater = Deflater::new(DEFLATE_LEVEL, WindowBits::MAX, false).map_err(lacks)?;
+    laid(&contents, |frame, content| {
+        let pushed = sender.push_deflated(frame, kind, content, random(), &mut deflater);
+        pushed.map(drop)
+    })
+}
+
+/// Lays out the frames of all messages.
+fn laid(
+    contents: &Contents<'_>,
+    mut push: impl FnMut(&mut Vec<u8>, &[u8]) -> Result<(), NoMemory>,
+) -> Result<Mix, String> {
+    let mut lack = None;
+    let frames = contents.all().map_while(|content| {
         let mut frame = Vec::new();
-        match websocket.is_compressed {
-            true => {
-                sender.push_deflated(&mut frame, kind, &content, random(), &mut deflater);
-            }
-            false => sender.push_message(&mut frame, kind, &content, random()),
-        }
-        (0, frame)
+        lack = push(&mut frame, &content).err();
+        lack.is_none().then_some((0, frame))
     });
-    Mix::laid(contents.cycle, frames)
+    let mix = Mix::laid(contents.cycle, frames)?;
+    lack.map_or(Ok(mix), |lack| Err(lacks(lack)))
+}
+
+fn lacks(lack: NoMemory) -> String {
+    format!("{lack} of a message; send shorter ones")
 }
 
 fn kind(websocket: &WebSocket) -> Kind {

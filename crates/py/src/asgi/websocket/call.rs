@@ -12,6 +12,7 @@ use super::message::{Data, Event, read, read_accept, read_close};
 use crate::ffi::{self, GilCell};
 use crate::run::awaitable::LoopTurn;
 use crate::run::log::{log_application, log_disconnected, push_title};
+use crate::run::memory;
 use crate::run::websocket::{Form, Phase, Receiving, Socket};
 
 /// One call of an application.
@@ -92,8 +93,8 @@ impl SocketCall {
                 "send(): the bytes of websocket.send are a byte string",
             ));
         };
-        self.socket
-            .send(py, MessageKind::Binary, &buffer.to_vec(py)?)
+        let copy = memory::copy_of(py, &buffer)?;
+        self.socket.send(py, MessageKind::Binary, &copy)
     }
 
     fn accept<'py>(&self, message: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -117,6 +118,7 @@ impl SocketCall {
             return Ok(());
         }
         let (code, reason) = read_close(message)?;
+        let reason = reason.as_ref().map_or(Ok(""), |reason| reason.to_str())?;
         self.socket.close(py, code, reason)
     }
 }

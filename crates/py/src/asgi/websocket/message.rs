@@ -164,7 +164,9 @@ pub(super) fn read_accept(
 ///
 /// # Errors
 /// `TypeError` or `ValueError` with a description.
-pub(super) fn read_close(message: &Bound<'_, PyDict>) -> PyResult<(u16, String)> {
+pub(super) fn read_close<'py>(
+    message: &Bound<'py, PyDict>,
+) -> PyResult<(u16, Option<Bound<'py, PyString>>)> {
     let code = match given(message, "code")? {
         Some(code) => code
             .extract()
@@ -177,12 +179,13 @@ pub(super) fn read_close(message: &Bound<'_, PyDict>) -> PyResult<(u16, String)>
             "send(): the code of websocket.close is 1000 to 1003, 1007 to 1014 or 3000 to 4999",
         ));
     };
-    let reason = match given(message, "reason")? {
-        Some(reason) => reason
-            .extract()
-            .map_err(|_| PyTypeError::new_err("send(): the reason of websocket.close is a str"))?,
-        None => String::new(),
-    };
+    let reason =
+        match given(message, "reason")? {
+            Some(reason) => Some(reason.cast_into().map_err(|_| {
+                PyTypeError::new_err("send(): the reason of websocket.close is a str")
+            })?),
+            None => None,
+        };
     Ok((code, reason))
 }
 

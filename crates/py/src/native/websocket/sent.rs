@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::ffi;
+use crate::run::memory;
 
 /// The content of a message, borrowed if possible.
 pub(crate) enum Sendable<'a> {
@@ -17,7 +18,7 @@ pub(crate) enum Sendable<'a> {
 /// The message that a value stands for: text for a str, binary for bytes.
 ///
 /// # Errors
-/// `TypeError` for anything else; `UnicodeEncodeError` for a str that is not Unicode text.
+/// `TypeError` for anything else; `UnicodeEncodeError` for a str that is not Unicode text; `MemoryError`.
 #[inline]
 pub(crate) fn sendable<'a>(message: &'a Bound<'_, PyAny>) -> PyResult<Sendable<'a>> {
     if let Ok(text) = message.cast::<PyString>() {
@@ -40,5 +41,5 @@ fn copied<'a>(message: &Bound<'_, PyAny>) -> PyResult<Sendable<'a>> {
             "a message is a str or bytes, not {kind}; send json.dumps(value) for JSON"
         )));
     };
-    Ok(Sendable::Copy(buffer.to_vec(message.py())?))
+    Ok(Sendable::Copy(memory::copy_of(message.py(), &buffer)?))
 }

@@ -24,7 +24,7 @@ use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, GilCell};
 use crate::run::asyncio::Lending;
 use crate::run::exchanges::{AHEAD_BYTES, Exchanges, wake};
-use crate::run::memory::copy;
+use crate::run::memory;
 
 /// Messages that wait for the application before the peer has to wait. Those of one read are passed on before the application runs, so
 /// this has to be more than arrive in one read from a client that sends small messages together.
@@ -213,11 +213,19 @@ impl Socket {
             return Err(self.not_open(py, phase));
         }
         let send = |responder: &mut Responder| responder.send_message(kind, content);
-        let is_written = !self.exchanges.has_output()
-            && self.exchanges.write_in_call(py, self.id, send).is_some();
-        if !is_written {
-            let message = Command::Message(kind, copy(content)?);
-            self.exchanges.post(py, self.id, message);
+        let written = match self.exchanges.has_output() {
+            false => self.exchanges.write_in_call(py, self.id, send),
+            true => None,
+        };
+        let sent = match written {
+            Some(written) => written.map_err(memory::error),
+            None => self.exchanges.post_message(py, self.id, kind, content),
+        };
+        if let Err(error) = sent {
+            self.with(py, |state| {
+                state.ahead_bytes -= content.len().min(state.ahead_bytes)
+            })?;
+            return Err(error);
         }
         match ahead_bytes > AHEAD_BYTES {
             true => self.wait_to_send(py, ahead_bytes).map(Some),
@@ -252,7 +260,7 @@ impl Socket {
     ///
     /// # Errors
     /// If it is not open.
-    pub(crate) fn close(&self, py: Python<'_>, code: u16, reason: String) -> PyResult<()> {
+    pub(crate) fn close(&self, py: Python<'_>, code: u16, reason: &str) -> PyResult<()> {
         let before = self.with(py, |state| {
             let before = state.phase;
             if before == Phase::Open {
@@ -263,8 +271,7 @@ impl Socket {
         })?;
         match before {
             Phase::Open => {
-                let code = Some(CloseCode(code));
-                let close = Command::Close(Close { code, reason });
+                let close = Command::Close(Close::new(CloseCode(code), reason));
                 self.exchanges.post(py, self.id, close);
                 self.resume(py)
             }
@@ -430,7 +437,7 @@ impl Socket {
     /// The application has ended: closes what it left open.
     pub(crate) fn handler_ends(&self, py: Python<'_>, code: CloseCode) {
         let closed = match self.phase(py) {
-            Ok(Phase::Open) => self.close(py, code.0, String::new()),
+            Ok(Phase::Open) => self.close(py, code.0, ""),
             // Nothing happens if the connection has ended too.
             Ok(Phase::Withdrawn) => {
                 self.exchanges.post(py, self.id, Command::Fail);
