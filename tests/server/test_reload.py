@@ -245,7 +245,9 @@ def test_the_access_log_is_opened_again(start: Start, tmp_path: Path) -> None:
     server = start("app:app", "--access-log", str(log), cwd=tmp_path)
     get(server, "/first")
     log.rename(moved)
+    before = get(server, "/pid")
     reloaded(server)
+    wait_until(lambda: get(server, "/pid") != before)
     get(server, "/second")
     server.signal(signal.SIGTERM)
     assert server.wait() == 0

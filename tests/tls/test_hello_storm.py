@@ -53,4 +53,4 @@ def test_most_of_them_wait_in_the_listening_socket(
     with SecureConnection(server, client) as victim:
         victim.send(REQUEST)
         assert victim.read().status == 200
-    wait_until(lambda: descriptors(worker) == before)
+    wait_until(lambda: descriptors(worker) == before, patience_s=30)
