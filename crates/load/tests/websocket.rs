@@ -518,7 +518,9 @@ fn broadcast(address: Address, timeout: Duration) -> Plan {
 #[test]
 fn a_broadcast_is_received_by_every_connection() {
     let report = run(&broadcast(chat(false), Duration::from_secs(20))).expect("a run");
-    assert_eq!((report.failed, report.unfinished % 20), (0, 0));
+    assert_eq!(report.failed, 0);
+    // Two messages to each of twenty are on their way at most.
+    assert!(report.unfinished <= 40, "{}", report.unfinished);
     assert!(report.ok > 40, "{}", report.ok);
     let served = report.connections_served;
     assert_eq!((served.connections, served.starved), (20, 0));
