@@ -291,7 +291,10 @@ fn check_again(frame: Frame<'_>) {
         Frame::WindowUpdate { stream, increment } => {
             frame::push_window_update(&mut out, stream, increment);
         }
-        Frame::Continuation { .. } | Frame::Priority { .. } | Frame::Unknown { .. } => return,
+        Frame::Continuation { .. }
+        | Frame::Priority { .. }
+        | Frame::PriorityUpdate { .. }
+        | Frame::Unknown { .. } => return,
     }
     let Ok(Parsed::Frame(again, used)) = parse(&out, FRAME_BYTES_MAX) else {
         panic!("{frame:?} is not parsed after it is written");
