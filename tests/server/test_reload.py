@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -275,6 +276,27 @@ def test_workers_are_added_and_taken_away(start: Start, tmp_path: Path) -> None:
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert "ERROR" not in server.errors
+
+
+def test_workers_that_the_limit_of_open_files_does_not_allow_are_refused(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, "any")
+    config = tmp_path / "bolide.toml"
+    config.write_text("")
+    server = start("app:app", cwd=tmp_path)
+    before = server.workers()
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (40, 40))
+    server.signal(signal.SIGTTIN)
+    server.wait_line("ERROR bolide: cannot have 2 workers: 40 open files are too few")
+    config.write_text("workers = 2\n")
+    server.signal(signal.SIGHUP)
+    server.wait_line("ERROR bolide: cannot reload: 40 open files are too few for 2 workers")
+    assert server.workers() == before
+    assert get(server) == b"any"
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "Traceback" not in server.errors
 
 
 def test_addresses_stay_and_a_change_of_them_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -245,8 +245,7 @@ class Supervisor:
         self._settings, self._certificates = job.settings, job.certificates
         self._job = with_siblings(job)
         logs.configure(self._settings.log_level)
-        capacity.raise_descriptor_limit(self._settings)
-        logger.info("reloading: replacing %s, one after the other", in_words(self._workers.count))
+        logger.info("reloading: replacing %s", in_words(self._workers.count))
         self._systemd.reloading()
         self._workers.reload(self._job)
 
@@ -259,6 +258,7 @@ class Supervisor:
         settings = self._settings
         if self._reread is not None:
             settings = unchangeable_kept(self._settings, self._reread())
+        capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         used = self._certificates
         if used is not None and not used.serves(settings):
@@ -285,10 +285,15 @@ class Supervisor:
         elif count < 1:
             logger.info("SIGTTOU is ignored: there is only one worker")
         else:
+            settings = replace(self._settings, workers=count)
+            try:
+                capacity.raise_descriptor_limit(settings)
+            except ConfigError as error:
+                logger.error("cannot have %s: %s", in_words(count), error)
+                return
             logger.info("from now on %s", in_words(count))
-            self._settings = replace(self._settings, workers=count)
-            self._job = with_siblings(replace(self._job, settings=self._settings))
-            capacity.raise_descriptor_limit(self._settings)
+            self._settings = settings
+            self._job = with_siblings(replace(self._job, settings=settings))
             self._workers.scale(self._job)
 
     def _announce(self, connection_bytes_max: int) -> None:

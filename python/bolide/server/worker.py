@@ -66,7 +66,7 @@ class Job:
     lifeline_fd: int
     """Reading end of a pipe that is never written to, and closes when the supervisor ends."""
     siblings: _core.Siblings | None = None
-    """The workers among which connections are distributed; None if there is one."""
+    """The workers among which connections are distributed; None if there has only been one."""
     seats: int = 0
     """How many of them there may be."""
     certificates: Certificates | None = None
