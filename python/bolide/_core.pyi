@@ -406,6 +406,9 @@ class Server:
     def on_drained(self, callback: Callable[[], Any]) -> None:
         """Call back once when, after `drain`, no connection and no handler is left."""
 
+    def on_requests(self, count: int, callback: Callable[[], Any]) -> None:
+        """Call back once when there have been `count` requests, refused ones included."""
+
     def stop(self) -> tuple[int, int]:
         """Close everything now; requests whose response has not started get 503.
 

@@ -154,7 +154,7 @@ impl Selector {
         loop {
             server.before_pass(worker);
             let own_ms = worker.before_wait();
-            if server.is_drained(worker) {
+            if server.has_news(worker) {
                 return Ok(false);
             }
             let has_work = self.check_loop(watch.as_ref())?;
@@ -176,7 +176,7 @@ impl Selector {
             let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);
             let is_reentered = server.exchanges.is_reentered() != was_reentered;
             let is_over = has_work || is_due || interrupted || is_own_ready || is_reentered;
-            if is_over || worker.app.is_fatal() || server.is_drained(worker) {
+            if is_over || worker.app.is_fatal() || server.has_news(worker) {
                 return Ok(is_own_ready);
             }
         }
@@ -195,7 +195,7 @@ impl Selector {
         loop {
             server.before_pass(worker);
             let own_ms = worker.before_wait();
-            if server.is_drained(worker) {
+            if server.has_news(worker) {
                 return Ok(false);
             }
             let loop_ms = match has_work || self.wakeup.is_woken() {
@@ -209,7 +209,7 @@ impl Selector {
             let is_own_ready = worker.dispatch();
             let is_due = loop_ms == Some(0) || end.is_some_and(|end| Instant::now() >= end);
             let is_over = is_due || interrupted || is_own_ready || self.wakeup.is_woken();
-            if is_over || server.is_drained(worker) {
+            if is_over || server.has_news(worker) {
                 return Ok(is_own_ready);
             }
         }

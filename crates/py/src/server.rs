@@ -8,7 +8,7 @@ mod tls;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use net::Poller;
@@ -46,6 +46,9 @@ pub(crate) struct Server {
     eager_tasks: bool,
     drain_asked: AtomicBool,
     on_drained: Mutex<Option<Py<PyAny>>>,
+    /// After how many requests `on_requests` is called; as many as there can be if it is not.
+    requests_max: AtomicU64,
+    on_requests: Mutex<Option<Py<PyAny>>>,
 }
 
 #[pymethods]
@@ -111,6 +114,8 @@ impl Server {
             },
             drain_asked: AtomicBool::new(false),
             on_drained: Mutex::new(None),
+            requests_max: AtomicU64::new(u64::MAX),
+            on_requests: Mutex::new(None),
         })
     }
 
@@ -243,12 +248,13 @@ impl Server {
 
     /// Sets a function to call once, when a drain was requested, no connection is left, and all handlers have ended.
     fn on_drained(&self, callback: Py<PyAny>) {
-        let before = self
-            .on_drained
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .replace(callback);
-        drop(before);
+        drop(locked(&self.on_drained).replace(callback));
+    }
+
+    /// Sets a function to call once, when there have been `count` requests.
+    fn on_requests(&self, count: u64, callback: Py<PyAny>) {
+        drop(locked(&self.on_requests).replace(callback));
+        self.requests_max.store(count, Ordering::Relaxed);
     }
 
     /// Closes everything immediately. Returns how many requests without a response got 503, and how many responses were truncated.
@@ -333,13 +339,18 @@ impl Server {
     /// Whether a drain is complete and has not been reported.
     pub(crate) fn is_drained(&self, worker: &Worker<Interface>) -> bool {
         let is_over = worker.is_draining() && worker.is_empty();
-        is_over
-            && self.exchanges.running.is_empty()
-            && self
-                .on_drained
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .is_some()
+        is_over && self.exchanges.running.is_empty() && locked(&self.on_drained).is_some()
+    }
+
+    /// Whether there is something to call back for after the pass.
+    #[inline]
+    pub(crate) fn has_news(&self, worker: &Worker<Interface>) -> bool {
+        self.has_served_enough(worker) || self.is_drained(worker)
+    }
+
+    #[inline]
+    fn has_served_enough(&self, worker: &Worker<Interface>) -> bool {
+        worker.requests() >= self.requests_max.load(Ordering::Relaxed)
     }
 
     pub(crate) fn before_pass(&self, worker: &mut Worker<Interface>) {
@@ -359,7 +370,7 @@ impl Server {
         }
     }
 
-    /// Leaves the current task, reports a completed drain, and raises an exception that ends the process.
+    /// Leaves the current task, reports a completed drain or number of requests, and raises an exception that ends the process.
     pub(crate) fn after_pass(
         &self,
         py: Python<'_>,
@@ -371,20 +382,28 @@ impl Server {
             fatal = fatal.or(runner.fatal.take());
         }
         let is_drained = self.is_drained(&worker);
+        let has_served_enough = self.has_served_enough(&worker);
         drop(worker);
         self.exchanges.turns.pass_ends();
+        if has_served_enough {
+            self.requests_max.store(u64::MAX, Ordering::Relaxed);
+            call_once(py, &self.on_requests)?;
+        }
         if is_drained {
-            let callback = self
-                .on_drained
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            if let Some(callback) = callback {
-                callback.call0(py)?;
-            }
+            call_once(py, &self.on_drained)?;
         }
         fatal.map_or(Ok(()), Err)
     }
+}
+
+fn locked(callback: &Mutex<Option<Py<PyAny>>>) -> MutexGuard<'_, Option<Py<PyAny>>> {
+    callback.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn call_once(py: Python<'_>, callback: &Mutex<Option<Py<PyAny>>>) -> PyResult<()> {
+    // Not locked during the call.
+    let callback = locked(callback).take();
+    callback.map_or(Ok(()), |callback| callback.call0(py).map(drop))
 }
 
 fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {

@@ -76,6 +76,8 @@ pub(crate) struct Context {
     pub(crate) refusals: Refusals,
     pub(crate) websockets: WebSockets,
     sequence: u64,
+    /// Of those numbers, the second ones of requests that the application asked to be called again for.
+    repeated: u64,
 }
 
 impl Context {
@@ -113,6 +115,7 @@ impl Context {
             refusals: Refusals::default(),
             websockets: WebSockets::new(websocket, &limits),
             sequence: 0,
+            repeated: 0,
         }
     }
 
@@ -167,6 +170,18 @@ impl Context {
     pub(crate) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
+    }
+
+    /// The next call is not for a new request.
+    #[cold]
+    pub(crate) fn repeats_request(&mut self) {
+        self.repeated += 1;
+    }
+
+    /// Requests that were started or refused.
+    #[inline]
+    pub(crate) fn requests(&self) -> u64 {
+        self.sequence - self.repeated
     }
 
     /// Adds bytes to send. A large part replaces an empty send buffer, without a copy. Returns the bytes if there is no memory for them.

@@ -211,6 +211,12 @@ impl<A: App> Worker<A> {
         self.context.held_bytes
     }
 
+    /// How many requests there have been, whether the application was called for them or they were refused.
+    #[inline]
+    pub fn requests(&self) -> u64 {
+        self.context.requests()
+    }
+
     /// Replaces the access log; the old one is written completely.
     pub fn set_access_log(&mut self, log: Option<AccessLog>) {
         self.context.log = log;

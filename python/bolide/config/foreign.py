@@ -17,7 +17,8 @@ HTTP2 = "leave it out: clients choose HTTP/2 with TLS; --alpn changes that, --h2
 HTTP2_LIMITS = "use --h2-streams-max and the other limits of HTTP/2"
 ENVIRONMENT = "set the environment in the shell or the service manager"
 SERVICE_MANAGER = "the shell or the service manager does this"
-NO_RECYCLING = "workers are not replaced after a number of requests"
+REQUESTS_MAX = "use --requests-max"
+REQUESTS_MAX_JITTER = "use --requests-max-jitter"
 STANDARD_ERROR = "messages go to standard error"
 CERTIFICATE = "use --certificate"
 KEY = "use --key"
@@ -79,12 +80,12 @@ ADVICE = {
     "--keyfile-password": LOCKED_KEY,
     "--lifespan": "leave it out: the lifespan is detected",
     "--limit-concurrency": "use --connections-max",
-    "--limit-max-requests": NO_RECYCLING,
+    "--limit-max-requests": REQUESTS_MAX,
     "--limit-request-field_size": "use --header-section-bytes-max",
     "--limit-request-fields": "use --field-lines-max",
     "--limit-request-line": "use --request-line-bytes-max",
     "--log-config": STANDARD_ERROR,
-    "--max-requests": NO_RECYCLING,
+    "--max-requests": REQUESTS_MAX,
     "--metrics": "Bolide does not export metrics yet",
     "--name": SERVICE_MANAGER,
     "--no-access-log": "leave it out: the access log is off by default",
@@ -128,6 +129,8 @@ ADVICE = {
     "--worker-class": "leave it out: the interface is detected",
     "--worker-connections": "use --connections-max",
     "--worker-tmp-dir": "leave it out: workers write no heartbeat files",
+    "--workers-lifetime": "use --worker-lifetime-s, in seconds",
+    "--workers-max-rss": "use --worker-memory-max, with a unit: 512M",
     "--workers-kill-timeout": "use --graceful-timeout-ms, in milliseconds",
     "--verify-mode": CLIENT_CERTIFICATE,
     "--working-dir": SERVICE_MANAGER,
@@ -143,9 +146,9 @@ ADVICE = {
 
 PREFIXES = {
     "--http2-": HTTP2_LIMITS,
-    "--limit-max-requests-": NO_RECYCLING,
+    "--limit-max-requests-": REQUESTS_MAX_JITTER,
     "--log-syslog": STANDARD_ERROR,
-    "--max-requests-": NO_RECYCLING,
+    "--max-requests-": REQUESTS_MAX_JITTER,
     "--permit-": "malformed requests are refused",
     "--reload-": NOT_YET_RELOAD,
     "--static-path-": "the application or a proxy serves files",

@@ -7,6 +7,7 @@ with the end of a sentence that starts with the value: "is not a whole number; .
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,6 +17,7 @@ from bolide.config import address
 TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")
 ORIGIN_FORMS = '"*", "same", or origins such as "https://example.org"'
+SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([kmgt]?)(?:i?b)?", re.IGNORECASE)
 STREAM_WORDS = ("stdout", "stderr", "none")
 """Words that other programs accept where a log is named."""
 
@@ -58,6 +60,22 @@ class Number:
     def _range(self) -> str:
         upper = "or more" if self.maximum is None else f"to {self.maximum}"
         return f"{self.minimum} {upper}" + (f" ({self.note})" if self.note else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A number of bytes, with or without a unit, each 1024 times the one before; 0 = off."""
+
+    metavar: str = "BYTES"
+
+    def parse(self, value: object) -> int:
+        """Parse a size, such as 536870912, 512M or 1.5GiB."""
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        found = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if found is None:
+            raise ValueError("is not a size; give bytes, or one like 512M or 1.5G (0 = off)")
+        return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from bolide.config.option import (
     Origins,
     PathPrefix,
     Paths,
+    Size,
     SocketPath,
     Switch,
     Text,
@@ -257,6 +258,36 @@ class Settings:
         "nine tenths, the application's shutdown the rest (at least 150 ms, but at most half). "
         "Less than the 30 s after which Kubernetes kills.",
         unit="milliseconds",
+    )
+    requests_max: int = row(
+        0,
+        Number(0, CORE_NUMBER_MAX, "0 = off"),
+        PROCESSES,
+        "Replace a worker after so many requests, for applications that leak memory. Its successor "
+        "serves before it drains, workers are replaced one after the other, and those that need "
+        "less than 10 seconds for it after increasing delays. 0 = never.",
+    )
+    requests_max_jitter: int = row(
+        0,
+        Number(0, CORE_NUMBER_MAX),
+        PROCESSES,
+        "Random number of requests, at most, that is added to `requests_max` for each worker.",
+    )
+    worker_lifetime_s: int = row(
+        0,
+        Number(0, CORE_NUMBER_MAX, "0 = off"),
+        PROCESSES,
+        "Replace a worker that has served for so long, as `requests_max` does. 0 = never.",
+        unit="seconds",
+    )
+    worker_memory_max: int = row(
+        0,
+        Size(),
+        PROCESSES,
+        "Replace a worker whose resident memory is more than this, as `requests_max` does: bytes, "
+        "or with a unit, as in 512M or 1.5G. It is read every second, and includes pages that "
+        "workers share. 0 = off.",
+        unit="bytes",
     )
     log_level: str = row(
         "info",

@@ -44,7 +44,11 @@ class Child:
     report_fd: int
     born: float = field(default_factory=time.monotonic)
     report: dict[str, Any] = field(default_factory=dict)
-    """Its report: `ready` and `connection_bytes_max`, or `code`, `message` and `details`."""
+    """Its report: `ready` and `connection_bytes_max`, or `code`, `message` and `details`.
+
+    Later `requests`, if it has served as many as it shall."""
+    is_silent: bool = False
+    """Whether it will report no more."""
     _received: bytearray = field(default_factory=bytearray)
 
     @property
@@ -53,19 +57,20 @@ class Child:
         return self.report.get("ready") is True
 
     def read_report(self) -> bool:
-        """Read what it has reported so far; return whether the report is complete.
+        """Read what it has reported so far; return whether there is something new.
 
-        A report is one line; a process of the application may keep the pipe open after it.
+        A report is one line; a process of the application may keep the pipe open after the last.
         """
         try:
             while data := os.read(self.report_fd, 65536):
                 self._received += data
+            self.is_silent = True
         except BlockingIOError:
-            if not self._received.endswith(b"\n"):
-                return False
-        if self._received.endswith(b"\n"):
-            self.report = json.loads(self._received)
-        return True
+            pass
+        *lines, self._received = self._received.split(b"\n")
+        for line in lines:
+            self.report |= json.loads(line)
+        return bool(lines) or self.is_silent
 
     def kill(self, number: signal.Signals) -> None:
         """Send it a signal."""

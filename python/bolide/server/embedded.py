@@ -23,7 +23,15 @@ from bolide.server.tls.certificates import CHECK_S, NO_THREAD, Certificates, Unr
 
 __all__ = ["Server"]
 
-PROCESS_OPTIONS = ("workers", "loop", "log_level")
+PROCESS_OPTIONS = (
+    "workers",
+    "loop",
+    "log_level",
+    "requests_max",
+    "requests_max_jitter",
+    "worker_lifetime_s",
+    "worker_memory_max",
+)
 
 
 class Server:

@@ -1,6 +1,7 @@
 """A worker process from fork to exit: imports the application, serves it, drains, exits.
 
-It reports once over a pipe, in one line of JSON: ready, or why not. TERM makes it drain and exit
+It reports over a pipe, in one line of JSON: ready, or why not; and later, if there is to be an end
+of that, that it has served enough requests. TERM makes it drain and exit
 with 0. So does the end of the supervisor, which closes the lifeline pipe. While the worker imports
 the application, TERM ends it at once; a startup that is running completes first, and the shutdown
 follows. The supervisor handles INT, which a terminal sends to both.
@@ -15,6 +16,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
 from bolide.server import forked, importer, lifespan, logs, loop
 from bolide.server.logs import logger
+from bolide.server.process import lifetime
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
 
@@ -121,7 +124,11 @@ async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: 
         return _startup_failed(report_fd, error)
     for each in (*job.listeners, *job.redirecting):
         each.close()  # the reactor has its own, which draining closes
-    _report(report_fd, {"ready": True, "connection_bytes_max": service.server.connection_bytes_max})
+    if requests := lifetime.requests_of_one(job.settings):
+        reached = partial(_report, report_fd, {"requests": requests})
+        service.server.on_requests(requests, reached)
+    ready = {"ready": True, "connection_bytes_max": service.server.connection_bytes_max}
+    _report(report_fd, ready, is_last=not requests)
     if job.certificates is not None and channel_fd is not None:
         _take_certificates(channel_fd, job.certificates, service)
         _forget_keys(job.certificates)
@@ -210,9 +217,10 @@ def _report_failure(report_fd: int, code: int, error: ConfigError | StartupError
     return code
 
 
-def _report(report_fd: int, message: dict[str, Any]) -> None:
+def _report(report_fd: int, message: dict[str, Any], *, is_last: bool = True) -> None:
     data = json.dumps(message).encode() + b"\n"
     with suppress(BrokenPipeError):  # the supervisor has ended, and the lifeline stops the worker
         while data:
             data = data[os.write(report_fd, data) :]
-    os.close(report_fd)
+    if is_last:
+        os.close(report_fd)

@@ -11,6 +11,8 @@ Each place for a worker (a `Slot`) has the current one and, during a reload, its
 | DRAINING | it ends, or its graceful time is over and it is killed | ENDED |
 
 A reload replaces one worker after the other, so that the machine holds one more than usual.
+Those that have exceeded a limit (`process/lifetime.py`) are replaced in the same way, each when the
+one before has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,6 +33,7 @@ from bolide import _core
 from bolide.errors import ConfigError, Error, StartupError
 from bolide.server import capacity, child, worker
 from bolide.server.logs import logger
+from bolide.server.process.lifetime import Life, Pause, Stage
 from bolide.server.tls.channel import Channel
 from bolide.server.tls.channel import channel as open_channel
 
@@ -75,6 +78,13 @@ class Worker:
     state: State = State.STARTING
     due: float | None = None
     """When it is killed, if it is DRAINING; when its start is reported as slow, if STARTING."""
+    life: Life | None = None
+    """From when it is SERVING on."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has exceeded a limit, and is being replaced or may be."""
+        return self.life is not None and self.life.stage is Stage.OVER
 
     @property
     def name(self) -> str:
@@ -89,7 +99,9 @@ class Slot:
     number: int
     current: Worker | None = None
     successor: Worker | None = None
-    """The one that replaces the current one in a reload, once it serves. There is none without."""
+    """The one that replaces the current one, once it serves. There is none without."""
+    pause: Pause = field(default_factory=Pause)
+    """How long its workers wait before they are replaced because of a limit."""
     delay_s: float = 0.0
     """How long the last replacement waited."""
     due: float | None = None
@@ -211,6 +223,7 @@ class Workers:
     def next_due(self) -> float | None:
         """Return when `do_what_is_due` has something to do, if nothing happens before."""
         times = [slot.due for slot in self._slots] + [each.due for each in self]
+        times += [each.life.due for each in self._serving() if each.life is not None]
         return min((each for each in times if each is not None), default=None)
 
     def do_what_is_due(self, now: float) -> None:
@@ -231,21 +244,28 @@ class Workers:
                 each.child.kill(signal.SIGKILL)
             else:
                 logger.warning("%s is still importing or starting", each.name)
+        for each in list(self._serving()):
+            if each.life is not None and each.life.due is not None and each.life.due <= now:
+                self._exceeded(each, each.life.look(now))
 
     def heard(self, each: Worker) -> None:
-        """Read what a worker reports: that it serves, or why it does not."""
+        """Read what a worker reports: that it serves, or why it does not, or has served enough."""
         if each.state is State.ENDED:
             return  # its end was reported together with this
         if not each.child.read_report():
             return
-        self._selector.unregister(each.child.report_fd)
-        if each.state is not State.STARTING:
-            return
-        each.due = None
-        if each.child.is_ready:
-            self._serves(each)
-        elif each.child.report:
-            each.child.kill(signal.SIGTERM)  # it has reported why; it need not continue
+        if each.child.is_silent:
+            self._selector.unregister(each.child.report_fd)
+        if each.state is State.STARTING:
+            each.due = None
+            if each.child.is_ready:
+                self._serves(each)
+            elif each.child.report:
+                each.child.kill(signal.SIGTERM)  # it has reported why; it need not continue
+        if each.state is State.SERVING and each.life is not None:
+            requests = each.child.report.get("requests")
+            if requests is not None:
+                self._exceeded(each, each.life.has_served(requests, time.monotonic()))
 
     def send_certificates(self, used: Certificates) -> None:
         """Let the workers that use these certificates have their current generation."""
@@ -312,7 +332,7 @@ class Workers:
         if not self._is_started:
             self._failed(StartupError(what))
         elif slot.current is not None:
-            self._end_reload(what)
+            self._successor_failed(slot.current, what)
         else:
             self._schedule(slot, 0.0, what)
 
@@ -328,6 +348,20 @@ class Workers:
         if not self._is_started and self._are_all_serving():
             self._is_started = True
             self._started(each.child.report["connection_bytes_max"])
+        now = time.monotonic()
+        each.life = Life(each.child.pid, each.job.settings, now, slot.pause)
+        self._exceeded(each, each.life.look(now))
+
+    def _serving(self) -> Iterator[Worker]:
+        """Yield the current workers that serve."""
+        for slot in self._slots:
+            if slot.current is not None and slot.current.state is State.SERVING:
+                yield slot.current
+
+    def _exceeded(self, each: Worker, what: str) -> None:
+        """Report what limit a worker has exceeded, if any, and replace it when its turn comes."""
+        if what:
+            logger.info("%s %s", each.name, what)
         self._roll()
 
     def _are_all_serving(self) -> bool:
@@ -343,10 +377,11 @@ class Workers:
         self._draining.append(each)
 
     def _roll(self) -> None:
-        """Start the next successor of a reload, if none is starting; report the reload's end."""
-        if self._rolling_since is None or self._is_stopping:
+        """Start the next successor, if none is starting; report the end of a reload."""
+        if self._is_stopping or any(slot.successor is not None for slot in self._slots):
             return
-        if any(slot.successor is not None for slot in self._slots):
+        if self._rolling_since is None:
+            self._renew()
             return
         for slot in self._slots:
             is_old = slot.current is not None and slot.current.generation < self._generation
@@ -359,6 +394,25 @@ class Workers:
             self._rolling_since = None
             logger.info("reloaded in %.1f s: %s", took_s, in_words(self.count))
             self._reloaded()
+            self._renew()
+
+    def _renew(self) -> None:
+        """Start the successor of a worker that has exceeded a limit, after the one before."""
+        if not self._is_started or any(each.is_over for each in self._draining):
+            return
+        for slot in self._slots:
+            if slot.current is not None and slot.current.is_over and self._has_seat():
+                self._start(slot)
+                return
+
+    def _successor_failed(self, current: Worker, why: str) -> None:
+        """Keep the worker that was to be replaced."""
+        if self._rolling_since is not None:
+            self._end_reload(why)
+        elif current.life is not None:
+            delay_s = current.life.is_kept(time.monotonic())
+            text = "%s was not replaced, and goes on: %s; tried again in %.0f s"
+            logger.error(text, current.name, why, delay_s)
 
     def _end_reload(self, why: str) -> None:
         self._rolling_since = None
@@ -373,6 +427,7 @@ class Workers:
         )
         logger.error("the reload has failed: %s; %s", why, done)
         self._reloaded()
+        self._renew()
 
     def _close(self, each: Worker) -> None:
         """Release what belongs to a worker that has ended."""
@@ -404,8 +459,8 @@ class Workers:
             self._failed(ConfigError(message) if is_mistake else StartupError(message))
             return
         what = f"{each.name} ended: {message or how}"
-        if is_successor:
-            self._end_reload(what)
+        if is_successor and slot.current is not None:
+            self._successor_failed(slot.current, what)
         elif slot.successor is not None:
             logger.error("%s; its successor is starting", what)
             slot.current, slot.successor = slot.successor, None

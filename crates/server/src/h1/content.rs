@@ -182,6 +182,7 @@ impl H1 {
         if let Some((head, content)) = call
             && let Some(head) = head.read()
         {
+            turn.context.repeats_request();
             self.call(turn, head.parsed(), Content::Whole(&content));
         }
     }
