@@ -1,5 +1,6 @@
-//! Which WebSockets subscribe to which topic. Subscribing, unsubscribing and finding the next subscriber take constant time, so that ten
-//! thousand subscribers may leave at once.
+//! Which WebSockets subscribe to which topic. The subscribers of a topic are contiguous, so that a publication reaches them without looking at
+//! places of those that have left. Subscribing and unsubscribing take constant time, so that ten thousand subscribers may leave at once, also
+//! during a publication.
 
 use std::collections::HashMap;
 
@@ -12,13 +13,23 @@ use crate::id::ExchangeId;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Subscription {
     topic: usize,
-    slot: usize,
+    /// Where its topic notes the place of the subscriber.
+    key: usize,
 }
 
-#[derive(Default)]
+struct Subscriber {
+    id: ExchangeId,
+    /// That of its [`Subscription`].
+    key: usize,
+}
+
 struct Topic {
     name: Vec<u8>,
-    subscribers: Slab<ExchangeId>,
+    subscribers: Vec<Subscriber>,
+    /// The places of the subscribers, by their keys: another subscriber takes the place of one that leaves.
+    places: Slab<usize>,
+    /// The publication that is under way has reached all subscribers from this place on.
+    reached: usize,
 }
 
 /// The topics that have subscribers.
@@ -28,9 +39,41 @@ pub(crate) struct Topics {
     topics: Slab<Topic>,
 }
 
+impl Topic {
+    /// Removes the subscriber with that key, and fills its place.
+    fn remove(&mut self, key: usize) {
+        let Some(place) = self.places.try_remove(key) else {
+            return;
+        };
+        // The last one that a publication has not reached takes the place of one that it has not reached either.
+        let mut free = place;
+        if place < self.reached {
+            self.reached -= 1;
+            self.exchange(place, self.reached);
+            free = self.reached;
+        }
+        let last = self.subscribers.len().saturating_sub(1);
+        self.exchange(free, last);
+        self.subscribers.pop();
+    }
+
+    /// Exchanges two subscribers, and notes their places.
+    fn exchange(&mut self, first: usize, second: usize) {
+        if first != second {
+            self.subscribers.swap(first, second);
+        }
+        for place in [first, second] {
+            if let Some(subscriber) = self.subscribers.get(place)
+                && let Some(noted) = self.places.get_mut(subscriber.key)
+            {
+                *noted = place;
+            }
+        }
+    }
+}
+
 impl Topics {
-    /// The key of a topic that has subscribers.
-    pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
+    fn find(&self, name: &[u8]) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
@@ -49,15 +92,16 @@ impl Topics {
             return Ok(());
         }
         reserve_entry(subscriptions)?;
-        let key = match found {
-            Some(key) => key,
+        let topic = match found {
+            Some(topic) => topic,
             None => self.add(name)?,
         };
-        if let Some(topic) = self.topics.get_mut(key) {
-            let subscribers = &mut topic.subscribers;
-            check_growth::<ExchangeId>(subscribers.len(), subscribers.capacity())?;
-            let slot = subscribers.insert(id);
-            subscriptions.push(Subscription { topic: key, slot });
+        if let Some(of) = self.topics.get_mut(topic) {
+            check_growth::<(usize, usize)>(of.places.len(), of.places.capacity())?;
+            reserve_entry(&mut of.subscribers)?;
+            let key = of.places.insert(of.subscribers.len());
+            of.subscribers.push(Subscriber { id, key });
+            subscriptions.push(Subscription { topic, key });
         }
         Ok(())
     }
@@ -68,7 +112,9 @@ impl Topics {
         check_growth::<(Vec<u8>, usize)>(self.by_name.len(), self.by_name.capacity())?;
         let key = self.topics.insert(Topic {
             name: copy(&name)?,
-            subscribers: Slab::with_capacity(1),
+            subscribers: Vec::with_capacity(1),
+            places: Slab::with_capacity(1),
+            reached: 0,
         });
         self.by_name.insert(name, key);
         Ok(key)
@@ -76,31 +122,40 @@ impl Topics {
 
     /// Removes a subscriber, if it is one.
     pub(crate) fn unsubscribe(&mut self, name: &[u8], subscriptions: &mut Vec<Subscription>) {
-        let key = self.find(name);
-        let place = subscriptions.iter().position(|it| Some(it.topic) == key);
+        let topic = self.find(name);
+        let place = subscriptions.iter().position(|it| Some(it.topic) == topic);
         if let Some(place) = place {
             self.remove(subscriptions.swap_remove(place));
         }
     }
 
     /// Removes a subscriber from a topic.
-    pub(crate) fn remove(&mut self, subscription: Subscription) {
-        let Some(topic) = self.topics.get_mut(subscription.topic) else {
+    pub(crate) fn remove(&mut self, Subscription { topic, key }: Subscription) {
+        let Some(of) = self.topics.get_mut(topic) else {
             return;
         };
-        topic.subscribers.try_remove(subscription.slot);
-        if topic.subscribers.is_empty() {
-            self.by_name.remove(&topic.name);
-            self.topics.remove(subscription.topic);
+        of.remove(key);
+        if of.subscribers.is_empty() {
+            self.by_name.remove(&of.name);
+            self.topics.remove(topic);
         }
     }
 
-    /// The first subscriber of topic `key` in slot `from` or later, and its slot.
-    pub(crate) fn next(&self, key: usize, from: usize) -> Option<(usize, ExchangeId)> {
-        let subscribers = &self.topics.get(key)?.subscribers;
-        // Slots of subscribers that have left are free, or reused.
-        let last = subscribers.capacity();
-        (from..last).find_map(|slot| subscribers.get(slot).map(|id| (slot, *id)))
+    /// Starts a publication. Returns the key of the topic, if that has subscribers.
+    pub(crate) fn publish(&mut self, name: &[u8]) -> Option<usize> {
+        let key = self.find(name)?;
+        let topic = self.topics.get_mut(key)?;
+        topic.reached = topic.subscribers.len();
+        Some(key)
+    }
+
+    /// The next subscriber that the publication reaches: each that was there when it started and has not left, once.
+    #[inline]
+    pub(crate) fn next(&mut self, key: usize) -> Option<ExchangeId> {
+        let topic = self.topics.get_mut(key)?;
+        topic.reached = topic.reached.checked_sub(1)?;
+        let next = topic.subscribers.get(topic.reached);
+        next.map(|subscriber| subscriber.id)
     }
 
     #[cfg(test)]
@@ -113,24 +168,37 @@ impl Topics {
 mod tests {
     use super::*;
 
-    fn id(connection: u32) -> ExchangeId {
+    fn id(connection: usize) -> ExchangeId {
         ExchangeId {
-            connection,
-            sequence: u64::from(connection),
+            connection: connection as u32,
+            sequence: connection as u64,
         }
     }
 
-    fn subscribers(topics: &Topics, name: &[u8]) -> Vec<u32> {
-        let Some(key) = topics.find(name) else {
+    /// Those that a publication reaches, in the order of their numbers. After each of them, `leave` may remove some.
+    fn reached(
+        topics: &mut Topics,
+        name: &[u8],
+        mut leave: impl FnMut(&mut Topics, u32),
+    ) -> Vec<u32> {
+        let Some(key) = topics.publish(name) else {
             return Vec::new();
         };
-        let next = |from: &mut usize| {
-            let (slot, id) = topics.next(key, *from)?;
-            *from = slot + 1;
-            Some(id.connection())
-        };
-        let mut from = 0;
-        std::iter::from_fn(|| next(&mut from)).collect()
+        let mut reached = Vec::new();
+        while let Some(id) = topics.next(key) {
+            reached.push(id.connection());
+            leave(topics, id.connection());
+        }
+        reached.sort_unstable();
+        reached
+    }
+
+    fn subscribers(topics: &mut Topics, name: &[u8]) -> Vec<u32> {
+        reached(topics, name, |_, _| ())
+    }
+
+    fn subscribe(topics: &mut Topics, number: usize, name: &[u8], of: &mut Vec<Subscription>) {
+        assert_eq!(topics.subscribe(id(number), name.to_vec(), of), Ok(()));
     }
 
     #[test]
@@ -139,23 +207,74 @@ mod tests {
         let mut of = [Vec::new(), Vec::new(), Vec::new()];
         for (number, subscriptions) in of.iter_mut().enumerate() {
             for name in [b"a", b"b", b"a"] {
-                let subscribed = topics.subscribe(id(number as u32), name.to_vec(), subscriptions);
-                assert_eq!(subscribed, Ok(()));
+                subscribe(&mut topics, number, name, subscriptions);
             }
             assert_eq!(subscriptions.len(), 2);
         }
-        assert_eq!(subscribers(&topics, b"a"), [0, 1, 2]);
+        assert_eq!(subscribers(&mut topics, b"a"), [0, 1, 2]);
         let [first, second, third] = &mut of;
         topics.unsubscribe(b"a", second);
         topics.unsubscribe(b"a", second);
         topics.unsubscribe(b"unknown", second);
-        assert_eq!(subscribers(&topics, b"a"), [0, 2]);
-        assert_eq!(subscribers(&topics, b"b"), [0, 1, 2]);
+        assert_eq!(subscribers(&mut topics, b"a"), [0, 2]);
+        assert_eq!(subscribers(&mut topics, b"b"), [0, 1, 2]);
         for subscriptions in [first, second, third] {
             for subscription in subscriptions.drain(..) {
                 topics.remove(subscription);
             }
         }
         assert!(topics.is_empty());
+    }
+
+    #[test]
+    fn a_publication_looks_at_no_place_of_those_that_have_left() {
+        let mut topics = Topics::default();
+        let mut of: Vec<Vec<Subscription>> = vec![Vec::new(); 10_000];
+        for (number, subscriptions) in of.iter_mut().enumerate() {
+            subscribe(&mut topics, number, b"a", subscriptions);
+        }
+        for (number, subscriptions) in of.iter_mut().enumerate() {
+            if number % 4000 != 1000 {
+                topics.unsubscribe(b"a", subscriptions);
+            }
+        }
+        let topic = &topics.topics[topics.by_name[&b"a"[..]]];
+        assert_eq!((topic.subscribers.len(), topic.places.len()), (3, 3));
+        assert_eq!(subscribers(&mut topics, b"a"), [1000, 5000, 9000]);
+    }
+
+    /// Any of them may leave after any other was reached, and all others are reached once.
+    #[test]
+    fn those_that_leave_during_a_publication_change_nothing_for_others() {
+        const COUNT: usize = 6;
+        for sets in 0..1_u32 << COUNT {
+            for at in 0..COUNT as u32 {
+                let mut topics = Topics::default();
+                let mut of: Vec<Vec<Subscription>> = vec![Vec::new(); COUNT];
+                for (number, subscriptions) in of.iter_mut().enumerate() {
+                    subscribe(&mut topics, number, b"a", subscriptions);
+                }
+                let leaves = |number: u32| sets & 1 << number != 0;
+                let mut before = Vec::new();
+                let mut count = 0;
+                let reached = reached(&mut topics, b"a", |topics, number| {
+                    before.push(number);
+                    count += 1;
+                    if count == at + 1 {
+                        for number in (0..COUNT).filter(|number| leaves(*number as u32)) {
+                            topics.unsubscribe(b"a", &mut of[number]);
+                        }
+                    }
+                });
+                let expected = |number: &u32| {
+                    let was_before = before.iter().take(at as usize + 1).any(|it| it == number);
+                    was_before || !leaves(*number)
+                };
+                let expected: Vec<u32> = (0..COUNT as u32).filter(expected).collect();
+                assert_eq!(reached, expected, "{sets:b} leave after {at}");
+                let left: Vec<u32> = (0..COUNT as u32).filter(|it| !leaves(*it)).collect();
+                assert_eq!(subscribers(&mut topics, b"a"), left);
+            }
+        }
     }
 }

@@ -83,12 +83,11 @@ impl<A: App> Worker<A> {
 
     /// Leaves a published message with each subscriber; all are sent once everything posted was executed.
     fn publish(&mut self, publication: &Publication) {
-        let Some(topic) = self.context.websockets.topics.find(&publication.topic) else {
+        let topics = &mut self.context.websockets.topics;
+        let Some(topic) = topics.publish(&publication.topic) else {
             return;
         };
-        let mut from = 0;
-        while let Some((slot, id)) = self.context.websockets.topics.next(topic, from) {
-            from = slot + 1;
+        while let Some(id) = self.context.websockets.topics.next(topic) {
             let key = id.connection() as usize;
             self.make_room(key, id, publication.frame.len());
             let Some(connection) = self.connections.get_mut(key) else {
