@@ -196,6 +196,8 @@ class WebSocket(Request):
 
         Raises:
             WebSocketClosed: The client has closed it.
+            RuntimeError: It subscribes to `websocket_topics_max` others.
+            ValueError: The name has more than 256 bytes of UTF-8.
         """
 
     def unsubscribe(self, topic: str) -> None:
@@ -264,6 +266,7 @@ class NativeApp:
 
         Raises:
             TypeError: `topic` is not a str, or `message` is neither a str nor bytes.
+            ValueError: The name of the topic has more than 256 bytes of UTF-8.
             MemoryError: There is no memory for the message.
         """
 

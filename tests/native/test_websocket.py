@@ -212,6 +212,18 @@ def test_topics(server: Server) -> None:
             assert socket.frame() == text("left")
 
 
+def test_topics_of_one_websocket_have_a_limit(start: Start) -> None:
+    for flags, count in (((), 256), (("--websocket-topics-max", "3"), 3)):
+        server = start(APP, *flags)
+        with connect(server) as socket:
+            socket.open("/many-topics")
+            allowed = f"subscribes to {count} topics, and websocket_topics_max allows no more"
+            assert socket.frame() == text(f"{count}: this WebSocket {allowed}")
+            too_long = "the name of a topic has at most 256 bytes of UTF-8, not 258"
+            assert [socket.frame(), socket.frame()] == [text(too_long), text(too_long)]
+            assert socket.frame() == text("the last topic")
+
+
 def test_a_mounted_application_gets_its_own(socket: WebSocket) -> None:
     socket.open("/mounted/x")
     assert socket.frame() == text("/mounted /mounted/x")

@@ -79,18 +79,12 @@ impl Server {
         let disconnected = Interface::disconnected(app)?;
         // The mailbox belongs to the worker, and the application needs it before the worker is created.
         let mailbox = Arc::default();
-        let handler_timeout_ms = config.timeouts.handler_timeout_ms;
         let tls = tls_of(options)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let exchanges = Exchanges::new(
-            Arc::clone(&mailbox),
-            disconnected,
-            handler_timeout_ms,
-            scheme,
-        );
+        let exchanges = Exchanges::new(Arc::clone(&mailbox), disconnected, &config, scheme);
         let placement = placement_of(options, scheme)?;
         if placement.is_multiprocess {
-            exchanges.topics.expect();
+            exchanges.topics.expect_notice();
         }
         let exchanges = Arc::new(exchanges);
         let interface = Interface::of(app, Arc::clone(&exchanges), placement, &config)?;

@@ -43,6 +43,8 @@ settings! {
             "Maximum frames of one WebSocket message; more close the WebSocket with 1009. Fragments of 64 bytes still make a message of 8 MiB.";
         websocket_queued_bytes_max: 1048576, "bytes",
             "Maximum memory of what waits for a WebSocket that receives published messages; one more message closes it with 1013. Each takes its length and about 80 bytes. A client that has missed this much will hardly catch up.";
+        websocket_topics_max: 256, "count",
+            "Maximum topics that one WebSocket of a native application subscribes to; subscribe() to one more raises RuntimeError. Clients often choose their topics. A topic takes about 1 KiB at most: its name has at most 256 bytes, and a longer one is a ValueError.";
         connections_max: 16384, "count",
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
         tls_handshakes_max: 1024, "count",

@@ -197,6 +197,7 @@ class App:
 
         Raises:
             TypeError: the topic is not a str, or the message is neither a str nor bytes.
+            ValueError: the name of the topic has more than 256 bytes of UTF-8.
             MemoryError: there is no memory for the message.
         """
         self._native.publish(topic, message)

@@ -175,6 +175,27 @@ async def topics(ws: WebSocket, topic: str) -> None:
             app.publish(topic, message)
 
 
+@app.websocket("/many-topics")
+async def many_topics(ws: WebSocket) -> None:
+    """Say how often it could subscribe and why not more often, then leave one topic for another."""
+    count = 0
+    try:
+        while True:
+            ws.subscribe(f"topic {count}")
+            ws.subscribe(f"topic {count}")
+            count += 1
+    except RuntimeError as error:
+        await ws.send(f"{count}: {error}")
+    for subscribe in (ws.subscribe, ws.unsubscribe, lambda topic: app.publish(topic, "x")):
+        try:
+            subscribe("\xe4" * 129)
+        except ValueError as error:
+            await ws.send(str(error))
+    ws.unsubscribe("topic 0")
+    ws.subscribe("\xe4" * 128)
+    app.publish("\xe4" * 128, "the last topic")
+
+
 @app.get("/publish/{topic}/{text}")
 async def publish(request: Request, topic: str, text: str) -> str:
     await asyncio.to_thread(app.publish, topic, text)

@@ -11,6 +11,7 @@ use server::{MessageKind, PatternError, Router, pattern_parameters};
 use crate::native::request::Parameter;
 use crate::native::websocket::{Sendable, sendable};
 use crate::run::exchanges::Exchanges;
+use crate::run::websocket::check_topic;
 
 /// The router and the handlers of a `bolide.App`.
 #[pyclass(module = "bolide._core", frozen)]
@@ -223,6 +224,7 @@ impl NativeApp {
     fn publish(&self, topic: &Bound<'_, PyString>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = topic.py();
         let topic = topic.to_str()?.as_bytes();
+        check_topic(topic)?;
         let sendable = sendable(message)?;
         let (kind, content) = match &sendable {
             Sendable::Text(content) => (MessageKind::Text, *content),

@@ -15,7 +15,6 @@ use super::request::Request;
 use super::response::{Source, convert};
 use crate::ffi::{self, GilCell};
 use crate::run::awaitable::LoopTurn;
-use crate::run::memory;
 use crate::run::websocket::{Form, Phase, Receiving, Socket, is_of_handshake};
 
 /// A WebSocket as a handler sees it: the request of its handshake, and what happens after it.
@@ -57,13 +56,13 @@ impl WebSocket {
         Ok(socket)
     }
 
-    fn post(&self, py: Python<'_>, command: Command) -> PyResult<()> {
+    /// The WebSocket, accepted and open.
+    fn open(&self, py: Python<'_>) -> PyResult<Arc<Socket>> {
         let socket = self.accepted(py)?;
         match socket.phase(py)? {
-            Phase::Open => socket.exchanges.post(py, socket.id, command),
-            phase => return Err(closed(py, &socket, phase)),
+            Phase::Open => Ok(socket),
+            phase => Err(closed(py, &socket, phase)),
         }
-        Ok(())
     }
 }
 
@@ -225,15 +224,13 @@ impl WebSocket {
 
     /// From now on it receives what is published to this topic.
     fn subscribe(&self, py: Python<'_>, topic: &Bound<'_, PyString>) -> PyResult<()> {
-        let topic = memory::copy(topic.to_str()?.as_bytes())?;
-        self.post(py, Command::Subscribe(topic))?;
-        self.socket(py)?.exchanges.topics.note(py);
-        Ok(())
+        let topic = topic.to_str()?.as_bytes();
+        self.open(py)?.subscribe(py, topic)
     }
 
     /// It receives nothing more of this topic.
     fn unsubscribe(&self, py: Python<'_>, topic: &Bound<'_, PyString>) -> PyResult<()> {
-        let topic = memory::copy(topic.to_str()?.as_bytes())?;
-        self.post(py, Command::Unsubscribe(topic))
+        let topic = topic.to_str()?.as_bytes();
+        self.open(py)?.unsubscribe(py, topic)
     }
 }

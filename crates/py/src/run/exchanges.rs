@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
-use server::{Command, ExchangeId, Mailbox, Responder};
+use server::{Command, Config, ExchangeId, Mailbox, Responder};
 
 use super::awaitable::Ready;
 use super::left_out::LeftOut;
@@ -17,7 +17,7 @@ use super::log::log_warning;
 use super::parts::ResponseParts;
 use super::running::RunningTasks;
 use super::watch::{Moment, Watch};
-use super::websocket::{Sockets, TopicsNotice, Turns};
+use super::websocket::{Sockets, TopicRules, Turns};
 use crate::ffi::{self, LentResponder};
 
 /// Logged once.
@@ -147,7 +147,7 @@ pub(crate) struct Exchanges {
     is_draining: AtomicBool,
     pub(crate) sockets: Sockets,
     pub(crate) turns: Turns,
-    pub(crate) topics: TopicsNotice,
+    pub(crate) topics: TopicRules,
     /// Tasks that wait for messages are resumed in the pass that brings them.
     pub(super) wakes_directly: AtomicBool,
 }
@@ -156,7 +156,7 @@ impl Exchanges {
     pub(crate) fn new(
         mailbox: Arc<Mailbox>,
         disconnected: Py<PyAny>,
-        handler_timeout_ms: u64,
+        config: &Config,
         scheme: &'static str,
     ) -> Exchanges {
         Exchanges {
@@ -172,14 +172,14 @@ impl Exchanges {
             tasks_asked: AtomicU32::new(0),
             done: PyOnceLock::new(),
             scheme,
-            handler_timeout_ms,
+            handler_timeout_ms: config.timeouts.handler_timeout_ms,
             responder: LentResponder::default(),
             watch: Watch::default(),
             running: RunningTasks::default(),
             is_draining: AtomicBool::new(false),
             sockets: Sockets::default(),
             turns: Turns::default(),
-            topics: TopicsNotice::default(),
+            topics: TopicRules::new(config.limits.websocket_topics_max),
             wakes_directly: AtomicBool::new(false),
         }
     }

@@ -10,7 +10,7 @@
 //! | `sockets` | the open ones, by their exchange |
 //! | `arrival` | what a task in `receive()` waits for |
 //! | `receiving` | what `receive()` and iteration return, for each interface |
-//! | `topics` | the notice that topics are of one worker |
+//! | `topics` | how many topics a WebSocket may have, and the notice that they are of one worker |
 //! | `turns` | how long tasks that receive keep the thread |
 
 mod arrival;
@@ -28,7 +28,7 @@ use server::{Command, ExchangeId, MessageKind, Response};
 pub(crate) use self::receiving::{Form, Receiving};
 pub(crate) use self::socket::{End, Phase, Socket};
 pub(crate) use self::sockets::Sockets;
-pub(crate) use self::topics::TopicsNotice;
+pub(crate) use self::topics::{TopicRules, check_topic};
 pub(crate) use self::turns::Turns;
 use super::exchanges::Exchanges;
 use super::memory;

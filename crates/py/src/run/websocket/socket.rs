@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use server::{Appetite, Close, CloseCode, Command, ExchangeId, MessageKind, Opening, Responder};
 
 use super::arrival::Arrival;
+use super::topics::{Subscribed, check_topic};
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, GilCell};
 use crate::run::asyncio::Lending;
@@ -107,6 +108,7 @@ struct State {
     spare: Option<Py<Arrival>>,
     /// Bytes sent since the peer last had everything.
     ahead_bytes: usize,
+    subscribed: Subscribed,
 }
 
 /// The references to an arrival that no task holds: the spare one, and that of the caller.
@@ -130,6 +132,7 @@ impl Socket {
             waiters: Vec::new(),
             spare: None,
             ahead_bytes: 0,
+            subscribed: Subscribed::default(),
         };
         let socket = Arc::new(Socket {
             id,
@@ -266,6 +269,7 @@ impl Socket {
             if before == Phase::Open {
                 state.phase = Phase::Closing;
                 state.arrived.clear();
+                state.subscribed = Subscribed::default();
             }
             before
         })?;
@@ -278,6 +282,37 @@ impl Socket {
             Phase::Withdrawn | Phase::Ended => Ok(()),
             phase => Err(self.not_open(py, phase)),
         }
+    }
+
+    /// It receives what is published to a topic from now on.
+    ///
+    /// # Errors
+    /// If it is not open, the name is too long, there is one topic too many, or no memory.
+    pub(crate) fn subscribe(&self, py: Python<'_>, topic: &[u8]) -> PyResult<()> {
+        check_topic(topic)?;
+        let name = memory::copy(topic)?;
+        let is_new = self.with(py, |state| {
+            state.subscribed.add(topic, &self.exchanges.topics)
+        })??;
+        if is_new {
+            let command = Command::Subscribe(name);
+            self.exchanges.post(py, self.id, command);
+        }
+        self.exchanges.topics.note(py);
+        Ok(())
+    }
+
+    /// It receives nothing more of a topic.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(crate) fn unsubscribe(&self, py: Python<'_>, topic: &[u8]) -> PyResult<()> {
+        let name = memory::copy(topic)?;
+        if self.with(py, |state| state.subscribed.remove(topic))? {
+            let command = Command::Unsubscribe(name);
+            self.exchanges.post(py, self.id, command);
+        }
+        Ok(())
     }
 
     #[cold]
@@ -429,6 +464,7 @@ impl Socket {
                 _ => Phase::Ended,
             };
             state.end.get_or_insert(end);
+            state.subscribed = Subscribed::default();
         })?;
         self.exchanges.disconnect(py, self.id);
         self.wake(py, lending)
