@@ -29,6 +29,7 @@ mod handlers;
 mod input;
 mod output;
 mod priority;
+mod publishing;
 mod request;
 mod start;
 mod stream;
@@ -157,6 +158,8 @@ pub(crate) struct H2 {
     ahead_of: Option<u32>,
     /// The same for a stream that carries a WebSocket.
     websocket_ahead: Option<u32>,
+    /// At least what waits to be sent to WebSockets, besides messages that were not published: [`publishing`].
+    queued_bytes_max: usize,
     /// Start of the current wait for a request.
     idle_since_ms: u64,
     leaving: Leaving,
@@ -218,6 +221,7 @@ impl H2 {
             reset_by_client: VecDeque::new(),
             ahead_of: None,
             websocket_ahead: None,
+            queued_bytes_max: 0,
             idle_since_ms: now_ms,
             leaving: Leaving::No,
             flood: Flood::default(),

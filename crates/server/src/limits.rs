@@ -42,7 +42,7 @@ settings! {
         websocket_fragments_max: 131072, "count",
             "Maximum frames of one WebSocket message; more close the WebSocket with 1009. Fragments of 64 bytes still make a message of 8 MiB.";
         websocket_queued_bytes_max: 1048576, "bytes",
-            "Maximum memory of what waits for a WebSocket that receives published messages; one more message closes it with 1013. Each takes its length and about 80 bytes. A client that has missed this much will hardly catch up.";
+            "Maximum memory of what waits for a WebSocket that receives published messages; one more message closes it with 1013. Each takes its length and about 80 bytes. A client that has missed this much will hardly catch up. The WebSockets of one HTTP/2 connection have four times that together, as much as a browser with a few pages needs; beyond it, the one for which most waits is closed.";
         websocket_topics_max: 256, "count",
             "Maximum topics that one WebSocket of a native application subscribes to; subscribe() to one more raises RuntimeError. Clients often choose their topics. A topic takes about 1 KiB at most: its name has at most 256 bytes, and a longer one is a ValueError.";
         connections_max: 16384, "count",
@@ -64,6 +64,8 @@ pub(crate) const AHEAD_BYTES: u32 = 1 << 20;
 const H2_SPARE_BYTES: u64 = 512 * 1024;
 /// The largest window of flow control (RFC 9113 section 6.9.1).
 const MAX_WINDOW_BYTES: u64 = 0x7fff_ffff;
+/// The WebSockets of one connection may queue as much as so many of them.
+const QUEUES_PER_CONNECTION: u64 = 4;
 
 impl Limits {
     /// Maximum bytes that one connection can make the server hold, apart from the length of its responses and what its handlers keep: an
@@ -93,7 +95,7 @@ impl Limits {
     }
 
     /// The same for a connection that uses HTTP/2: the heads of its requests, one content of the greatest length, what the windows allow for
-    /// the others, the send buffer, and the tables of both sides.
+    /// the others, what waits for WebSockets, the send buffer, and the tables of both sides.
     pub fn http2_connection_bytes_max(&self) -> u64 {
         let head = self
             .request_line_bytes_max
@@ -104,11 +106,24 @@ impl Limits {
         let ahead = CALLS_BYTES_MAX as u64 + 2 * u64::from(AHEAD_BYTES);
         let content = self.body_bytes_max.max(self.websocket_message_bytes_max);
         let content = content.saturating_add(ahead);
+        let queued = self.websockets_queued_bytes_max();
         let tables = self.h2_table_bytes_max.saturating_mul(2);
         let received = 2 * RECEIVE_BYTES as u64 + self.header_section_bytes_max;
-        [content, tables, self.send_buffer_bytes_max, received]
-            .into_iter()
-            .fold(streams, u64::saturating_add)
+        [
+            content,
+            queued,
+            tables,
+            self.send_buffer_bytes_max,
+            received,
+        ]
+        .into_iter()
+        .fold(streams, u64::saturating_add)
+    }
+
+    /// What may wait for all WebSockets of a connection that receive published messages.
+    pub(crate) fn websockets_queued_bytes_max(&self) -> u64 {
+        self.websocket_queued_bytes_max
+            .saturating_mul(QUEUES_PER_CONNECTION)
     }
 
     /// The window of an HTTP/2 stream: as much content is held for a handler that has not asked for it.

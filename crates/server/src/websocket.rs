@@ -339,6 +339,16 @@ impl WebSocket {
         written
     }
 
+    /// Whether neither side has closed it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Memory of what waits here to be sent.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.outgoing.held_bytes()
+    }
+
     /// Whether a published frame of `frame_bytes` is within the limit, or is the only one. `unsent_bytes` wait for the socket already.
     pub(crate) fn has_room_for(
         &self,

@@ -23,7 +23,7 @@ mod utf8;
 pub use close::{Close, CloseCode};
 pub use deflate::{Deflater, Inflater, Inflaters, NotDeflated, WindowBits};
 pub use failure::Failure;
-pub use frame::{HEAD_BYTES_MAX, Opcode, Role};
+pub use frame::{HEAD_BYTES_MAX, Opcode, Role, frame_bytes};
 pub use mask::apply_mask;
 pub use memory::{NoMemory, Reserve, reserve_exact};
 pub use receiver::{Content, Event, Incoming, Kind, MessageLimits, Receiver};

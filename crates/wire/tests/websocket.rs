@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use wire::websocket::{
     Close, CloseCode, Event, Incoming, Inflater, Inflaters, Kind, MessageLimits, Receiver, Role,
-    WindowBits, apply_mask, reserve_exact,
+    Sender, WindowBits, apply_mask, frame_bytes, reserve_exact,
 };
 
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
@@ -276,4 +276,20 @@ fn every_case_whole_and_cut() {
         }
     }
     assert!(ids.len() >= 90, "{} cases", ids.len());
+}
+
+#[test]
+fn frames_of_a_server_have_their_length() {
+    let sender = Sender::new(Role::Server);
+    for length in [0, 125, 126, 65_535, 65_536] {
+        let mut frames = Vec::new();
+        let content = vec![b'x'; length];
+        let pushed = sender.push_message(&mut frames, Kind::Text, &content, [0; 4]);
+        assert_eq!(pushed, Ok(()));
+        let bytes = frames.len();
+        sender.push_ping(&mut frames, b"", [0; 4]);
+        assert_eq!(frame_bytes(&frames, Role::Client), Some(bytes));
+        assert_eq!(frame_bytes(&frames[..1], Role::Client), None);
+        assert_eq!(frame_bytes(&frames, Role::Server), None);
+    }
 }

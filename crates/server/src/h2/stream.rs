@@ -3,7 +3,7 @@
 //! Header blocks are written to the connection's frames when the application responds, because the order of their encoding is that of their
 //! sending (RFC 7541 2.2). Content waits in the exchange's output and becomes DATA when the windows allow it.
 
-use net::memory::{NoMemory, reserve};
+use net::memory::{NoMemory, copy, reserve};
 use wire::h2::{Encoder as HeaderEncoder, Priority, ReceiveWindow, SendWindow, State, frame};
 
 use super::websocket::Carried;
@@ -112,6 +112,24 @@ impl Stream {
         }
     }
 
+    /// Drops content that waits, except what `keep` finds in the content that was taken last, of which so much was sent: from where to where. If it
+    /// finds nothing, all is kept.
+    #[cold]
+    pub(super) fn keep_output(
+        &mut self,
+        keep: impl FnOnce(&[u8], usize) -> Option<(usize, usize)>,
+    ) {
+        let Some((start, end)) = keep(&self.chunk, self.sent_bytes) else {
+            return;
+        };
+        self.exchange.out = Output::default();
+        match copy(self.chunk.get(start..end).unwrap_or_default()) {
+            Ok(kept) => (self.chunk, self.sent_bytes) = (kept, self.sent_bytes - start),
+            // It needs no memory of its own.
+            Err(_) => self.chunk.truncate(end),
+        }
+    }
+
     /// Whether content waits to be sent, in memory or in a file.
     pub(super) fn has_unsent(&self) -> bool {
         self.sent_bytes < self.chunk.len() || !self.exchange.out.is_empty()
@@ -120,6 +138,11 @@ impl Stream {
     /// How much content waits in memory.
     pub(super) fn unsent_bytes(&self) -> usize {
         self.chunk.len() - self.sent_bytes + self.exchange.out.waiting_bytes()
+    }
+
+    /// Memory of content that waits.
+    pub(super) fn output_bytes(&self) -> usize {
+        self.chunk.capacity() + self.exchange.out.held_bytes()
     }
 
     /// Whether its request waits to be started.

@@ -27,7 +27,7 @@ use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::limits::AHEAD_BYTES;
 use crate::link::Turn;
-use crate::mailbox::{Command, SharedFrame};
+use crate::mailbox::Command;
 use crate::response::{NO_MEMORY, Response};
 use crate::websocket::opening::{Handshake, Refused, check_h2};
 use crate::websocket::{Ending, Pause, STOPPING, WebSocket};
@@ -365,44 +365,6 @@ impl H2 {
             if stream.exchange.progress == Progress::Pushed {
                 stream.exchange.progress = Progress::Done;
             }
-        }
-    }
-
-    /// Whether the WebSocket `id` may be sent a published frame of `frame_bytes`; `link_bytes` wait for the socket.
-    pub(crate) fn has_room_for(
-        &self,
-        context: &Context,
-        id: ExchangeId,
-        frame_bytes: usize,
-        link_bytes: usize,
-    ) -> bool {
-        let index = self.index_of_exchange(id);
-        let stream = index.and_then(|index| self.streams.get(index));
-        stream.is_none_or(|stream| {
-            let unsent_bytes = stream.unsent_bytes() + link_bytes;
-            match stream.carried.as_deref() {
-                Some(Carried::Open { websocket, .. }) => {
-                    websocket.has_room_for(context, frame_bytes, unsent_bytes)
-                }
-                Some(Carried::Offered { .. }) | None => true,
-            }
-        })
-    }
-
-    /// Sends a frame that other subscribers of its topic receive too.
-    pub(crate) fn publish<A: App>(
-        &mut self,
-        turn: &mut Turn<'_, A>,
-        id: ExchangeId,
-        frame: &SharedFrame,
-    ) {
-        let index = self.index_of_exchange(id);
-        let Some(stream) = index.and_then(|index| self.streams.get_mut(index)) else {
-            return;
-        };
-        let unsent_bytes = stream.unsent_bytes() + turn.link.unsent_bytes();
-        if let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket) {
-            let _ = guarded(|| websocket.publish(turn, frame, unsent_bytes));
         }
     }
 

@@ -42,10 +42,10 @@ impl WebSocket {
         }
     }
 
-    /// A subscriber does not receive what is published as fast as it is published. What waits here is dropped. What a link
-    /// or a stream has taken is still sent, because a frame may be in part: it is not more than `websocket_queued_bytes_max`.
+    /// A subscriber does not receive what is published as fast as it is published. What waits here is dropped. What a link has taken is still
+    /// sent, because a frame may be in part: it is not more than `websocket_queued_bytes_max`.
     #[cold]
-    pub(super) fn close_slow<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+    pub(crate) fn close_slow<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         self.outgoing.clear();
         let reason = "the client receives too slowly";
         self.close_because(turn, CloseCode::TRY_AGAIN_LATER, reason);

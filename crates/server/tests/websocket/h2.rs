@@ -14,10 +14,10 @@ use crate::harness::Server;
 use crate::harness::h2::H2Client;
 use crate::harness::websocket::{close, ping, text};
 
-struct World {
-    server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     now_ms: Arc<AtomicU64>,
-    client: H2Client,
+    pub(crate) client: H2Client,
 }
 
 impl World {
@@ -25,7 +25,7 @@ impl World {
         World::with(|_| ())
     }
 
-    fn with(set: impl FnOnce(&mut Config)) -> World {
+    pub(crate) fn with(set: impl FnOnce(&mut Config)) -> World {
         let (mut server, now_ms) = Server::with_manual_clock(|config| {
             config.accepts_prior_knowledge = true;
             set(config);
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..8 {
             self.client.send(usize::MAX);
             self.server.settle();
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    fn open(&mut self, target: &str) -> u32 {
+    pub(crate) fn open(&mut self, target: &str) -> u32 {
         let stream = self.client.connect(target, &[]);
         self.settle();
         assert_eq!(self.client.streams[&stream].status, 200);
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// All texts and close codes that have arrived on a stream.
-    fn arrived(&mut self, stream: u32) -> Vec<String> {
+    pub(crate) fn arrived(&mut self, stream: u32) -> Vec<String> {
         let mut content = self.client.streams[&stream].content.clone();
         let mut receiver = Receiver::new(Role::Client, Incoming::Plain);
         let limits = MessageLimits {

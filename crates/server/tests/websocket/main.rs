@@ -3,6 +3,7 @@
 mod attacks;
 mod h2;
 mod memory;
+mod publishing;
 mod schedules;
 
 #[path = "../harness/mod.rs"]

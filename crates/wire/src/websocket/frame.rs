@@ -119,6 +119,13 @@ pub(super) fn parse_head(bytes: &[u8], us: Role) -> Result<Option<(FrameHead, us
     Ok(Some((head, bytes.len() - rest.len())))
 }
 
+/// The octets of the frame at the start of `bytes`, which the peer of `us` writes; `None` if its header is wrong or not all there.
+pub fn frame_bytes(bytes: &[u8], us: Role) -> Option<usize> {
+    let (head, head_bytes) = parse_head(bytes, us).ok()??;
+    let content_bytes = usize::try_from(head.length).ok()?;
+    head_bytes.checked_add(content_bytes)
+}
+
 /// Checks the bits of the first octet.
 #[inline]
 fn first_octet(octet: u8) -> Result<Opcode, Failure> {

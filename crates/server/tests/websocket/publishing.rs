@@ -1,0 +1,151 @@
+//! Published messages that wait for the WebSockets of one HTTP/2 connection.
+
+use wire::websocket::{Role, frame_bytes};
+
+use crate::h2::World;
+
+const EACH_BYTES_MAX: u64 = 100_000;
+const ALL_BYTES_MAX: u64 = 4 * EACH_BYTES_MAX;
+const SLOW: &str = "the client receives too slowly";
+
+/// A connection whose WebSockets may queue 100,000 bytes each, and four times that together.
+fn world() -> World {
+    World::with(|config| config.limits.websocket_queued_bytes_max = EACH_BYTES_MAX)
+}
+
+/// Opens so many subscribers of a topic. Returns their streams and targets.
+fn subscribers(it: &mut World, topic: &str, count: usize) -> Vec<(u32, String)> {
+    let open = |number| {
+        let target = format!("/ws/sub/{topic}/{number}");
+        (it.open(&target), target)
+    };
+    (0..count).map(open).collect()
+}
+
+fn message(number: usize) -> String {
+    format!("{number:04} {}", "x".repeat(995))
+}
+
+/// Lets the client receive everything.
+fn open_windows(it: &mut World, streams: &[(u32, String)]) {
+    it.client.give(0, 10_000_000);
+    for (stream, _) in streams {
+        it.client.give(*stream, 10_000_000);
+    }
+    it.settle();
+}
+
+#[test]
+fn websockets_of_one_connection_share_a_limit() {
+    let mut it = world();
+    let streams = subscribers(&mut it, "t", 20);
+    let mut published = 0;
+    let mut closed = 0;
+    while closed < 10 {
+        it.server.publish("t", &message(published));
+        it.server.settle();
+        published += 1;
+        closed = it.server.worker.app.closed.len();
+        let held_bytes = it.server.worker.held_bytes();
+        // A queue may have grown to twice its length.
+        assert!(
+            held_bytes < 2 * ALL_BYTES_MAX,
+            "{held_bytes} of {published}"
+        );
+        // Each has room for ninety.
+        assert!(published < 60);
+        assert!(closed == 0 || published > 10, "{closed} of {published}");
+    }
+    open_windows(&mut it, &streams);
+    let all: Vec<String> = (0..published).map(message).collect();
+    for (stream, target) in &streams {
+        let how = it.server.closed(target);
+        let mut arrived = it.arrived(*stream);
+        match how {
+            None => assert!(arrived == all, "{target}"),
+            Some(how) => {
+                assert_eq!(how, (1013, SLOW.to_owned()));
+                assert_eq!(arrived.pop(), Some("1013".to_owned()));
+                assert!(all.starts_with(&arrived) && arrived.len() < all.len());
+            }
+        }
+    }
+    // Those that are left receive what follows.
+    it.server.publish("t", "next");
+    it.settle();
+    let open = streams
+        .iter()
+        .find(|(_, target)| it.server.closed(target).is_none());
+    let (stream, _) = open.expect("some are open");
+    assert_eq!(it.arrived(*stream).last(), Some(&"next".to_owned()));
+}
+
+#[test]
+fn the_websocket_that_most_waits_for_is_closed() {
+    let mut it = world();
+    let busy = subscribers(&mut it, "busy", 1);
+    let others = subscribers(&mut it, "t", 8);
+    // The window of the connection, and less than one may queue.
+    for number in 0..65 + 85 {
+        it.server.publish("busy", &message(number));
+        it.settle();
+    }
+    assert_eq!(it.server.worker.app.closed, []);
+    let mut published = 0;
+    while it.server.worker.app.closed.is_empty() && published < 90 {
+        it.server.publish("t", &message(published));
+        it.server.settle();
+        published += 1;
+    }
+    let how = Some((1013, SLOW.to_owned()));
+    assert_eq!(it.server.closed(&busy[0].1), how);
+    assert_eq!(it.server.worker.app.closed.len(), 1);
+    let held_before = it.server.worker.held_bytes();
+    open_windows(&mut it, &others);
+    let all: Vec<String> = (0..published).map(message).collect();
+    for (stream, _) in &others {
+        assert!(it.arrived(*stream) == all);
+    }
+    assert!(held_before > ALL_BYTES_MAX / 2, "{held_before}");
+}
+
+#[test]
+fn only_the_frame_that_is_sent_in_part_precedes_the_close_frame() {
+    let mut it = world();
+    let streams = subscribers(&mut it, "t", 1);
+    let (stream, target) = &streams[0];
+    it.server.publish("t", &message(0));
+    it.settle();
+    let whole = it.client.streams[stream].content.len();
+    assert_eq!(
+        frame_bytes(&it.client.streams[stream].content, Role::Client),
+        Some(whole)
+    );
+    let mut published = 1;
+    while it.server.closed(target).is_none() {
+        it.server.publish("t", &message(published));
+        it.settle();
+        published += 1;
+    }
+    // The window has ended within a frame.
+    let sent = it.client.streams[stream].content.len();
+    assert!(!sent.is_multiple_of(whole), "{sent}");
+    assert!(it.server.worker.held_bytes() < 10_000);
+    open_windows(&mut it, &streams);
+    let mut expected: Vec<String> = (0..sent.div_ceil(whole)).map(message).collect();
+    expected.push("1013".to_owned());
+    assert_eq!(it.arrived(*stream), expected);
+    assert!(expected.len() < published);
+}
+
+#[test]
+fn a_message_above_the_limit_reaches_a_connection_for_which_nothing_waits() {
+    let mut it = world();
+    let streams = subscribers(&mut it, "t", 1);
+    let long = "x".repeat(2 * ALL_BYTES_MAX as usize);
+    it.server.publish("t", &long);
+    it.settle();
+    open_windows(&mut it, &streams);
+    assert!(it.arrived(streams[0].0) == [long]);
+    assert_eq!(it.server.worker.app.closed, []);
+}
