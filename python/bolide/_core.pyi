@@ -373,6 +373,13 @@ class Server:
             RuntimeError: It was called inside a handler.
         """
 
+    def reopen_access_log(self, fd: int) -> None:
+        """Continue the access log, if there is one, in another file; `fd` is duplicated.
+
+        Raises:
+            RuntimeError: It was called inside a handler.
+        """
+
     def add_listener(self, fd: int, backlog: int) -> None:
         """Serve a listening socket, in whose backlog `backlog` connections may wait.
 

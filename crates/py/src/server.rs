@@ -131,6 +131,12 @@ impl Server {
         Ok(())
     }
 
+    /// Continues the access log, if there is one, in another file; the descriptor is duplicated.
+    fn reopen_access_log(&self, fd: i32) -> PyResult<()> {
+        self.worker()?.reopen_access_log(duplicate(fd)?.into());
+        Ok(())
+    }
+
     /// Serves a connection that has been accepted already, as those of a listener: with TLS if the server uses it. The descriptor is
     /// duplicated.
     fn adopt(&self, py: Python<'_>, fd: i32) -> PyResult<()> {

@@ -76,12 +76,22 @@ impl LogRecord {
 const BLOCK_BYTES: usize = 65_536;
 const BLOCKS_MAX: usize = 32;
 
+/// What the writing thread does next.
+enum Work<F> {
+    /// Writes whole lines.
+    Lines(Vec<u8>),
+    /// Continues in another file.
+    Reopen(F),
+}
+
 /// The reactor's side of the log.
 pub struct AccessLog {
     format: LogFormat,
     block: Vec<u8>,
     dropped: u64,
-    queue: Option<SyncSender<Vec<u8>>>,
+    /// The file in which the log continues after `block`.
+    next: Option<File>,
+    queue: Option<SyncSender<Work<File>>>,
     finished: Receiver<()>,
 }
 
@@ -91,7 +101,7 @@ impl AccessLog {
     /// # Errors
     /// When the thread cannot be started.
     pub fn new(file: File, format: LogFormat) -> std::io::Result<AccessLog> {
-        let (queue, blocks) = sync_channel::<Vec<u8>>(BLOCKS_MAX);
+        let (queue, blocks) = sync_channel::<Work<File>>(BLOCKS_MAX);
         let (done, finished) = channel();
         std::thread::Builder::new()
             .name("access-log".into())
@@ -104,6 +114,7 @@ impl AccessLog {
             format,
             block: Vec::new(),
             dropped: 0,
+            next: None,
             queue: Some(queue),
             finished,
         })
@@ -124,14 +135,35 @@ impl AccessLog {
         }
     }
 
+    /// Continues in another file, after the lines that were added before. No line is lost or split.
+    pub(crate) fn reopen(&mut self, file: File) {
+        self.next = Some(file);
+        self.flush();
+    }
+
     /// Passes the buffered lines to the writing thread, if it has room.
     pub(crate) fn flush(&mut self) {
-        if self.block.is_empty() {
-            return;
+        if !self.block.is_empty() {
+            self.flush_block();
         }
+        if self.next.is_some() && self.block.is_empty() {
+            self.flush_next();
+        }
+    }
+
+    #[cold]
+    fn flush_next(&mut self) {
+        if let (Some(queue), Some(file)) = (&self.queue, self.next.take())
+            && let Err(TrySendError::Full(Work::Reopen(file))) = queue.try_send(Work::Reopen(file))
+        {
+            self.next = Some(file);
+        }
+    }
+
+    fn flush_block(&mut self) {
         let Some(queue) = &self.queue else { return };
         let block = std::mem::take(&mut self.block);
-        if let Err(TrySendError::Full(block)) = queue.try_send(block) {
+        if let Err(TrySendError::Full(Work::Lines(block))) = queue.try_send(Work::Lines(block)) {
             self.block = block;
         } else if self.dropped > 0 {
             let dropped = std::mem::take(&mut self.dropped);
@@ -165,9 +197,17 @@ impl Drop for AccessLog {
 
 /// Writes blocks as they arrive. While the log cannot be written (closed pipe, full disk), its lines are counted and lost. The loss is
 /// reported once; serving goes on.
-fn write_blocks(mut file: impl Write, blocks: &Receiver<Vec<u8>>, report: impl Fn(&str)) {
+fn write_blocks<F: Write>(mut file: F, works: &Receiver<Work<F>>, report: impl Fn(&str)) {
     let (mut lost, mut is_torn) = (0, false);
-    for block in blocks {
+    for work in works {
+        let block = match work {
+            Work::Lines(block) => block,
+            Work::Reopen(next) => {
+                file = next;
+                is_torn = false;
+                continue;
+            }
+        };
         if lost > 0 && file.write_all(lost_lines(lost, is_torn).as_bytes()).is_ok() {
             report(&format!(
                 "the access log is written again; {lost} of its lines were lost"
@@ -295,6 +335,8 @@ fn push_escaped(line: &mut Vec<u8>, value: &[u8], format: LogFormat) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     fn record() -> LogRecord {
@@ -312,11 +354,11 @@ mod tests {
     }
 
     /// A disk with room for a number of bytes, and the bytes written to it.
-    struct Disk<'a>(&'a std::cell::RefCell<(usize, Vec<u8>)>);
+    struct Disk<'a>(&'a Mutex<(usize, Vec<u8>)>);
 
     impl Write for Disk<'_> {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            let (room, written) = &mut *self.0.borrow_mut();
+            let (room, written) = &mut *self.0.lock().unwrap();
             let count = bytes.len().min(*room);
             if count == 0 {
                 return Err(ErrorKind::StorageFull.into());
@@ -333,11 +375,11 @@ mod tests {
 
     #[test]
     fn lines_that_a_full_disk_loses_are_counted_and_reported_once() {
-        let disk = std::cell::RefCell::new((7, Vec::new()));
+        let disk = Mutex::new((7, Vec::new()));
         let reports = std::cell::RefCell::new(Vec::new());
         let (queue, blocks) = channel();
         for block in ["one\ntwo\nthree\n", "four\n", "five\n"] {
-            queue.send(block.as_bytes().to_vec()).unwrap();
+            queue.send(Work::Lines(block.into())).unwrap();
         }
         drop(queue);
         let report = |line: &str| {
@@ -345,7 +387,7 @@ mod tests {
             reports.push(line.to_owned());
         };
         write_blocks(Disk(&disk), &blocks, report);
-        assert_eq!(disk.borrow().1, b"one\ntwo");
+        assert_eq!(disk.lock().unwrap().1, b"one\ntwo");
         let lost = "the access log cannot be written: no storage space; its lines are lost until it can be";
         assert_eq!(
             *reports.borrow(),
@@ -355,20 +397,58 @@ mod tests {
 
     #[test]
     fn a_disk_that_has_room_again_gets_the_count() {
-        let disk = std::cell::RefCell::new((7, Vec::new()));
+        let disk = Mutex::new((7, Vec::new()));
         let (queue, blocks) = std::sync::mpsc::sync_channel(0);
-        let sender = std::thread::spawn(move || {
-            for block in ["one\ntwo\n", "three\n", "four\n"] {
-                queue.send(block.as_bytes().to_vec()).unwrap();
-            }
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for block in ["one\ntwo\n", "three\n", "four\n"] {
+                    queue.send(Work::Lines(block.into())).unwrap();
+                }
+            });
+            // The disk has room again once the loss is reported.
+            write_blocks(Disk(&disk), &blocks, |_| disk.lock().unwrap().0 = 1000);
         });
-        // The disk has room again once the loss is reported.
-        write_blocks(Disk(&disk), &blocks, |_| disk.borrow_mut().0 = 1000);
-        sender.join().unwrap();
         assert_eq!(
-            disk.borrow().1,
+            disk.lock().unwrap().1,
             b"one\ntwo\nbolide: 1 access log lines were lost: they could not be written\nthree\nfour\n"
         );
+    }
+
+    #[test]
+    fn a_log_that_is_opened_again_continues_with_a_whole_line() {
+        let disks = [(10, Vec::new()), (1000, Vec::new())].map(Mutex::new);
+        let (queue, works) = channel();
+        for work in [
+            Work::Lines(b"one\ntwo\n".to_vec()),
+            Work::Lines(b"three\n".to_vec()),
+            Work::Reopen(Disk(&disks[1])),
+            Work::Lines(b"four\n".to_vec()),
+        ] {
+            queue.send(work).unwrap();
+        }
+        drop(queue);
+        write_blocks(Disk(&disks[0]), &works, |_| ());
+        assert_eq!(disks[0].lock().unwrap().1, b"one\ntwo\nth");
+        assert_eq!(
+            disks[1].lock().unwrap().1,
+            b"bolide: 1 access log lines were lost: they could not be written\nfour\n"
+        );
+    }
+
+    #[test]
+    fn lines_of_before_are_in_the_old_file_and_later_ones_in_the_new_one() {
+        let pipes = [(); 2].map(|()| std::io::pipe().unwrap());
+        let [(first, old), (second, new)] =
+            pipes.map(|(reader, writer)| (reader, File::from(std::os::fd::OwnedFd::from(writer))));
+        let mut log = AccessLog::new(old, LogFormat::Combined).unwrap();
+        log.add(&record(), 784_111_777, 1000);
+        log.reopen(new);
+        assert_eq!(std::io::read_to_string(first).unwrap().lines().count(), 1);
+        for _ in 0..2 {
+            log.add(&record(), 784_111_777, 1000);
+        }
+        drop(log);
+        assert_eq!(std::io::read_to_string(second).unwrap().lines().count(), 2);
     }
 
     #[test]

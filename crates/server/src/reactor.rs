@@ -16,6 +16,7 @@ mod rush;
 mod timers;
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -220,6 +221,13 @@ impl<A: App> Worker<A> {
     /// Replaces the access log; the old one is written completely.
     pub fn set_access_log(&mut self, log: Option<AccessLog>) {
         self.context.log = log;
+    }
+
+    /// Continues the access log, if there is one, in another file.
+    pub fn reopen_access_log(&mut self, file: File) {
+        if let Some(log) = &mut self.context.log {
+            log.reopen(file);
+        }
     }
 
     /// Serves a connection that was accepted elsewhere.

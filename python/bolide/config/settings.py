@@ -359,6 +359,11 @@ class Settings:
         return tls.pairs(self.certificate, self.key, self.key_password_file)
 
     @property
+    def has_log_file(self) -> bool:
+        """Whether the access log is a file, which may be opened again."""
+        return self.access_log not in ("off", "-")
+
+    @property
     def spool_path(self) -> str | None:
         """The directory of spool files; None for none."""
         if self.spool_directory == "auto":

@@ -5,8 +5,9 @@ and many take the same path. It waits in one call for a pipe to which signals ar
 the pipes to which starting workers report (`workers.py`). Without an event, a due restart or a
 deadline it does not wake.
 
-HUP reads the configuration and the certificates again, opens the access log again, and replaces
-the workers one after the other (`reload.py` says what can change).
+USR1 opens the access log again, for all workers. HUP reads the configuration and the certificates
+again, opens the access log again, and replaces the workers one after the other (`reload.py` says
+what can change).
 
 Exit codes of the command: 0 after a requested stop, 1 if a second signal cut it short, 2 if the
 first start failed because of a user's mistake (options, address, import), 3 if it failed in the
@@ -57,7 +58,6 @@ one, as does timeout(1) alone."""
 INIT_PID = 1
 """The process that gets the children of those that end, such as a container's first one."""
 IGNORED_SIGNALS = (
-    signal.SIGUSR1,
     signal.SIGUSR2,
     signal.SIGALRM,
 )
@@ -92,6 +92,7 @@ class Supervisor:
             signal.SIGQUIT: self._stop_now,
             signal.SIGCHLD: self._collect,
             signal.SIGHUP: self._reload,
+            signal.SIGUSR1: self._reopen_log,
             **{number: partial(_ignore, number) for number in IGNORED_SIGNALS},
         }
         if not has_terminal():
@@ -272,6 +273,26 @@ class Supervisor:
             access_log_fd=open_access_log(settings.access_log),
             certificates=used,
         )
+
+    def _reopen_log(self) -> None:
+        """Continue the access log in the file that has its name now, after a rotation."""
+        if not self._settings.has_log_file:
+            logger.info("SIGUSR1 is ignored: no log is written to a file (access_log)")
+            return
+        try:
+            fd = open_access_log(self._settings.access_log)
+        except ConfigError as error:
+            logger.error("the access log was not opened again, and the old file is used: %s", error)
+            return
+        if fd is None:
+            return
+        replaced_fd = self._job.access_log_fd
+        self._job = replace(self._job, access_log_fd=fd)
+        self._workers.later_do(self._job)
+        self._workers.send_access_log(fd)
+        if replaced_fd is not None:
+            os.close(replaced_fd)
+        logger.info("the access log %s was opened again", self._settings.access_log)
 
     def _reloaded(self) -> None:
         """Report the end of a reload, whether the workers were replaced or not."""

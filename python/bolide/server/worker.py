@@ -25,7 +25,7 @@ from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
 from bolide.server import forked, importer, lifespan, logs, loop
 from bolide.server.logs import logger
-from bolide.server.process import lifetime
+from bolide.server.process import channel, lifetime
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
 
@@ -77,12 +77,17 @@ class Job:
     redirecting: Sequence[Listener] = ()
     """Where requests without TLS are sent to https."""
 
+    @property
+    def needs_channel(self) -> bool:
+        """Whether the worker may get something new while it runs."""
+        return self.certificates is not None or self.settings.has_log_file
+
 
 def run(job: Job, seat: int | None, channel_fd: int | None, report_fd: int) -> int:
     """Serve until a signal; return the exit code.
 
-    The worker has a `seat` among its siblings, if there are any. Other certificates arrive at
-    `channel_fd`, if the server uses TLS.
+    The worker has a `seat` among its siblings, if there are any. Other certificates, and another
+    access log, arrive at `channel_fd`.
     """
     global is_worker
     is_worker = True
@@ -95,6 +100,8 @@ def run(job: Job, seat: int | None, channel_fd: int | None, report_fd: int) -> i
             app = job.source
         tls = job.certificates.current if job.certificates is not None else None
         service = Service(app, job.settings, job.access_log_fd, tls)
+        if job.access_log_fd is not None:
+            os.close(job.access_log_fd)  # the service has its own, which may be replaced
         if job.siblings is not None and seat is not None:
             service.server.join(job.siblings, seat)
         if isinstance(app, WsgiApplication):
@@ -129,8 +136,9 @@ async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: 
         service.server.on_requests(requests, reached)
     ready = {"ready": True, "connection_bytes_max": service.server.connection_bytes_max}
     _report(report_fd, ready, is_last=not requests)
-    if job.certificates is not None and channel_fd is not None:
-        _take_certificates(channel_fd, job.certificates, service)
+    if channel_fd is not None:
+        _take_what_is_new(channel_fd, job.certificates, service)
+    if job.certificates is not None:
         _forget_keys(job.certificates)
     await stop.wait()
     within_s = drain_s(job.settings.graceful_timeout_ms / 1000)
@@ -141,15 +149,23 @@ async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: 
     return 0
 
 
-def _take_certificates(channel_fd: int, certificates: Certificates, service: Service) -> None:
-    """Use the certificates that the supervisor sends, from now on and for new connections."""
+def _take_what_is_new(channel_fd: int, certificates: Certificates | None, service: Service) -> None:
+    """Use the certificates (for new connections) and the access log that the supervisor sends."""
 
     def arrived() -> None:
         try:
-            if certificates.take(channel_fd):
-                service.server.renew_tls(certificates.current)
+            received = channel.receive(channel_fd)
         except EOFError:
             asyncio.get_running_loop().remove_reader(channel_fd)
+            return
+        if received.certificates is not None and certificates is not None:
+            certificates.take(received.certificates)
+            service.server.renew_tls(certificates.current)
+        if received.access_log_fd is not None:
+            try:
+                service.server.reopen_access_log(received.access_log_fd)
+            finally:
+                os.close(received.access_log_fd)
 
     asyncio.get_running_loop().add_reader(channel_fd, arrived)
 

@@ -33,9 +33,9 @@ from bolide import _core
 from bolide.errors import ConfigError, Error, StartupError
 from bolide.server import capacity, child, worker
 from bolide.server.logs import logger
+from bolide.server.process.channel import Channel
+from bolide.server.process.channel import channel as open_channel
 from bolide.server.process.lifetime import Life, Pause, Stage
-from bolide.server.tls.channel import Channel
-from bolide.server.tls.channel import channel as open_channel
 
 if TYPE_CHECKING:
     from bolide.server.tls.certificates import Certificates
@@ -198,6 +198,10 @@ class Workers:
             self._job = job
             self._resize(job.settings.workers)
 
+    def later_do(self, job: worker.Job) -> None:
+        """Let workers that are started from now on do this job, without a change for the others."""
+        self._job = job
+
     def _resize(self, count: int) -> None:
         """Have `count` workers: start more, or drain those with the highest numbers."""
         for number in range(self.count, count):
@@ -273,6 +277,12 @@ class Workers:
             if each.channel is not None and each.job.certificates is used:
                 each.channel.send(used.generation, used.in_memory)
 
+    def send_access_log(self, fd: int) -> None:
+        """Let all workers continue their access log in this file."""
+        for each in self:
+            if each.channel is not None and (why := each.channel.send_access_log(fd)):
+                logger.error("%s goes on with the old access log: %s", each.name, why)
+
     def collect(self) -> None:
         """Reap those that have ended, and decide what follows."""
         for each in list(self):
@@ -289,9 +299,9 @@ class Workers:
         close_fds += [each.channel.fd for each in self if each.channel is not None]
         seat, channel, channel_fd = self._seat(), None, None
         try:
-            if self._job.certificates is not None:
-                generation = self._job.certificates.generation
-                channel, channel_fd = open_channel(generation)
+            if self._job.needs_channel:
+                used = self._job.certificates
+                channel, channel_fd = open_channel(used.generation if used else None)
                 close_fds.append(channel.fd)
             work = partial(worker.run, self._job, seat, channel_fd)
             started = child.start(work, close_fds, self._signals)

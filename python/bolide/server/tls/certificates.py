@@ -18,7 +18,7 @@ import msgspec
 from bolide import _core
 from bolide.errors import ConfigError
 from bolide.server.logs import logger
-from bolide.server.tls import channel, pem
+from bolide.server.tls import pem
 from bolide.server.tls.patience import HangsError, NoThreadError, Patience
 
 if TYPE_CHECKING:
@@ -150,18 +150,10 @@ class Certificates:
         """Forget the keys of tickets that are not accepted any more."""
         self._secret.advance()
 
-    def take(self, fd: int) -> bool:
-        """Use what a `Channel` has sent to this process; return whether there was anything.
-
-        Raises:
-            EOFError: the supervisor has ended.
-        """
-        received = channel.receive(fd)
-        if received is None:
-            return False
+    def take(self, received: bytes) -> None:
+        """Use what `in_memory` wrote in another process."""
         self._content = msgspec.msgpack.decode(received, type=Content)
         self.current = self._offer(self._content)
-        return True
 
     def in_memory(self) -> int:
         """Write what the files contain to memory; return a descriptor, which the caller closes."""

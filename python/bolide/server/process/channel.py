@@ -1,0 +1,164 @@
+"""Carries what is new from the supervisor to a worker that runs: certificates, and log files.
+
+New certificates travel as a descriptor of a file that is only in memory: one message has room for
+any number of them, and the supervisor never waits. The access log travels as the descriptor of the
+file that the supervisor has opened, so that all workers write to the same one, and none needs the
+right to open it. A descriptor can be lost on its way, because the worker has none left. The worker
+then asks for certificates again, and goes on with its old log.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bolide.server.logs import logger
+
+CERTIFICATES, ACCESS_LOG = b"t", b"l"
+"""Messages from the supervisor; each has a descriptor."""
+AGAIN = b"a"
+"""A worker asks for the certificates again."""
+
+
+@dataclass(slots=True)
+class Channel:
+    """The supervisor's end of the socket through which one worker gets what is new."""
+
+    fd: int
+    generation: int | None
+    """Of the certificates that the worker has, or is about to take; None: it asked for them."""
+
+    def send(self, generation: int, in_memory: Callable[[], int]) -> None:
+        """Send the certificates of a generation, unless the worker has them.
+
+        `in_memory` returns a descriptor of them, which is closed here. If it cannot, or there is no
+        room now, the next call tries again.
+        """
+        end = socket.socket(fileno=self.fd)
+        try:
+            if _was_asked(end):
+                self.generation = None
+            if self.generation != generation:
+                _send(end, in_memory)
+                self.generation = generation
+        except BlockingIOError:
+            pass
+        except (ConnectionError, EOFError):  # the worker has ended
+            self.generation = generation
+        except OSError as error:
+            text = "the new certificates cannot be sent to a worker, which is tried again: %s"
+            logger.error(text, error.strerror)
+        finally:
+            end.detach()
+
+    def send_access_log(self, fd: int) -> str:
+        """Send a descriptor of the access log; return why that is not possible, or ""."""
+        end = socket.socket(fileno=self.fd)
+        try:
+            socket.send_fds(end, [ACCESS_LOG], [fd])
+        except ConnectionError:  # the worker has ended
+            return ""
+        except OSError as error:
+            return error.strerror or str(error)
+        finally:
+            end.detach()
+        return ""
+
+
+@dataclass(slots=True)
+class Received:
+    """What the supervisor has sent."""
+
+    certificates: bytes | None = None
+    access_log_fd: int | None = None
+    """The caller closes it."""
+
+
+def channel(generation: int | None) -> tuple[Channel, int]:
+    """Create a channel; return the supervisor's end, and the descriptor for the worker.
+
+    `generation` is that of the certificates that the worker has; None without TLS.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    return Channel(ours.detach(), generation), theirs.detach()
+
+
+def receive(fd: int) -> Received:
+    """Return what was sent last; certificates that were lost are asked for again.
+
+    Raises:
+        EOFError: the supervisor has ended.
+    """
+    end = socket.socket(fileno=fd)
+    received = Received()
+    lost: set[bytes] = set()
+    try:
+        while True:
+            message, fds = _receive_fds(end)
+            if not message:
+                raise EOFError
+            (lost.discard if fds else lost.add)(message)
+            for each in fds:
+                _take(received, message, each)
+    except BlockingIOError:
+        _report_lost(end, lost)
+        return received
+    finally:
+        end.detach()
+
+
+def _take(received: Received, message: bytes, fd: int) -> None:
+    if message == ACCESS_LOG:
+        if received.access_log_fd is not None:
+            os.close(received.access_log_fd)
+        received.access_log_fd = fd
+        return
+    with open(fd, "rb") as file:
+        file.seek(0)
+        received.certificates = file.read()
+
+
+def _report_lost(end: socket.socket, lost: set[bytes]) -> None:
+    if CERTIFICATES in lost:
+        logger.error("the new certificates did not arrive: no descriptor is left for them")
+        end.send(AGAIN)
+    if ACCESS_LOG in lost:
+        text = "this worker goes on with the old access log: no descriptor is left for the new one"
+        logger.error(text)
+
+
+def _send(end: socket.socket, in_memory: Callable[[], int]) -> None:
+    memory_fd = in_memory()
+    try:
+        socket.send_fds(end, [CERTIFICATES], [memory_fd])
+    finally:
+        os.close(memory_fd)
+
+
+def _was_asked(end: socket.socket) -> bool:
+    was_asked = False
+    try:
+        while message := end.recv(len(AGAIN)):
+            was_asked |= message == AGAIN
+    except BlockingIOError:
+        return was_asked
+    raise EOFError
+
+
+def _receive_fds(end: socket.socket) -> tuple[bytes, list[int]]:
+    """Receive a message and its descriptors, which no other program inherits.
+
+    `socket.recv_fds` does not pass its flags on.
+    """
+    fds = array.array("i")
+    room = socket.CMSG_LEN(fds.itemsize)
+    message, ancillary, *_ = end.recvmsg(len(CERTIFICATES), room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return message, fds.tolist()
