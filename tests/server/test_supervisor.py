@@ -132,7 +132,7 @@ def test_signals_that_come_together_are_one(start: Start) -> None:
     assert server.wait() == 0
 
 
-@pytest.mark.parametrize("name", ["SIGUSR2", "SIGALRM"])
+@pytest.mark.parametrize("name", ["SIGALRM"])
 def test_signals_without_a_meaning_end_nothing(start: Start, name: str) -> None:
     server = start()
     before = server.workers()

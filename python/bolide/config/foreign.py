@@ -31,7 +31,7 @@ UMASK = "set the umask in the shell or the service manager"
 ADVICE = {
     "-D": SERVICE_MANAGER,
     "-b": "use --bind",
-    "-p": "use --port; there is no pid file",
+    "-p": "use --port, or --pid-file for a pid file",
     "-w": "use --workers",
     "-k": "leave it out: the interface is detected",
     "-t": "use --handler-timeout-ms, in milliseconds",
@@ -90,8 +90,7 @@ ADVICE = {
     "--name": SERVICE_MANAGER,
     "--no-access-log": "leave it out: the access log is off by default",
     "--no-date-header": "Date is always sent (RFC 9110 section 6.6.1)",
-    "--pid": SERVICE_MANAGER,
-    "--pid-file": SERVICE_MANAGER,
+    "--pid": "use --pid-file",
     "--preload": "pass the application object to bolide.run in a program",
     "--process-name": SERVICE_MANAGER,
     "--proxy-headers": NOT_YET_FORWARDED,

@@ -289,6 +289,13 @@ class Settings:
         "workers share. 0 = off.",
         unit="bytes",
     )
+    pid_file: str = row(
+        "",
+        Text("PATH", may_be_empty=True),
+        PROCESSES,
+        "File to which the supervisor's process id is written when it starts; it is removed at the "
+        "end. After an upgrade it has that of the new process.",
+    )
     log_level: str = row(
         "info",
         Choice(

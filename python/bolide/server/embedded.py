@@ -16,9 +16,9 @@ from bolide.config.settings import resolve
 from bolide.errors import ConfigError, StartupError
 from bolide.server import capacity, importer, listener, worker
 from bolide.server.logs import logger
+from bolide.server.process.access_log import open_access_log
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
-from bolide.server.supervisor import open_access_log
 from bolide.server.tls.certificates import CHECK_S, NO_THREAD, Certificates, UnreadableError
 
 __all__ = ["Server"]
@@ -31,6 +31,7 @@ PROCESS_OPTIONS = (
     "requests_max_jitter",
     "worker_lifetime_s",
     "worker_memory_max",
+    "pid_file",
 )
 
 

@@ -66,6 +66,14 @@ class Listener:
         except OSError:
             return ""
 
+    def owned(self) -> Listener:
+        """Return it as one whose file, if it has one, this process removes."""
+        return replace(self, inode=_inode(self.address.path) if self.address.path else None)
+
+    def disowned(self) -> Listener:
+        """Return it as one whose file stays."""
+        return replace(self, inode=None)
+
     def close(self) -> None:
         """Close this process's descriptor; the socket listens on while another process has one."""
         self.socket.close()

@@ -1,4 +1,4 @@
-"""What a reload can change: every option but the addresses, which the supervisor has bound."""
+"""What a reload can change: every option but those whose sockets and files the supervisor has."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bolide.server.logs import logger
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
 
-BOUND = ("host", "port", "uds", "bind", "redirect_to_https")
-"""Options that say where the server listens."""
+BOUND = ("host", "port", "uds", "bind", "redirect_to_https", "pid_file")
+"""Options that say where the server listens, and where its process id is."""
 
 
 def unchangeable_kept(now: Settings, read: Settings) -> Settings:

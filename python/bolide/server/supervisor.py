@@ -5,9 +5,9 @@ and many take the same path. It waits in one call for a pipe to which signals ar
 the pipes to which starting workers report (`workers.py`). Without an event, a due restart or a
 deadline it does not wake.
 
-USR1 opens the access log again, for all workers. HUP reads the configuration and the certificates
-again, opens the access log again, and replaces the workers one after the other (`reload.py` says
-what can change).
+USR1 opens the access log again, for all workers. USR2 starts a new process that takes over
+(`process/upgrade.py`). HUP reads the configuration and the certificates again, opens the access log
+again, and replaces the workers one after the other (`reload.py` says what can change).
 
 Exit codes of the command: 0 after a requested stop, 1 if a second signal cut it short, 2 if the
 first start failed because of a user's mistake (options, address, import), 3 if it failed in the
@@ -17,13 +17,11 @@ delays.
 
 from __future__ import annotations
 
-import errno
 import os
 import selectors
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -41,11 +39,15 @@ from bolide.server import (
     worker,
 )
 from bolide.server.logs import logger
+from bolide.server.process import upgrade
+from bolide.server.process.access_log import open_access_log
+from bolide.server.process.pid_file import PidFile
 from bolide.server.reload import unchangeable_kept
 from bolide.server.tls import certificates
 from bolide.server.workers import Workers, in_words, with_siblings
 
 if TYPE_CHECKING:
+    from bolide.config.address import Address
     from bolide.config.settings import Settings
     from bolide.interface import Application
 
@@ -57,11 +59,8 @@ ONE_STOP_S = 0.5
 one, as does timeout(1) alone."""
 INIT_PID = 1
 """The process that gets the children of those that end, such as a container's first one."""
-IGNORED_SIGNALS = (
-    signal.SIGUSR2,
-    signal.SIGALRM,
-)
-"""They have no meaning yet, and must not end a server."""
+IGNORED_SIGNALS = (signal.SIGALRM,)
+"""They have no meaning, and must not end a server."""
 KILL_AGAIN_S = 10.0
 SIGNALS_READ_MAX = 1 << 16
 """What the pipe of signals holds: all that came are acted on together."""
@@ -93,6 +92,7 @@ class Supervisor:
             signal.SIGCHLD: self._collect,
             signal.SIGHUP: self._reload,
             signal.SIGUSR1: self._reopen_log,
+            signal.SIGUSR2: self._upgrade,
             **{number: partial(_ignore, number) for number in IGNORED_SIGNALS},
         }
         if not has_terminal():
@@ -110,27 +110,20 @@ class Supervisor:
         """When the first start is reported as slow."""
         self._deadline: float | None = None
         """The end of the graceful time, once stopping has started."""
+        self._upgrading: upgrade.Upgrade | None = None
+        """The process that is to take over, or has done so."""
+        self._inherited = upgrade.inherited(os.environ, settings.scheme)
+        """What this process has taken over."""
+        self._pid_file = PidFile(settings.pid_file)
         self._second_from = 0.0
         """When a signal to stop is a second one."""
         capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
         self._certificates = certificates.Certificates(settings) if settings.pairs else None
-        passed = [replace(each, scheme=settings.scheme) for each in systemd.passed(os.environ)]
-        self._listeners = listener.open_all(passed or settings.addresses)
+        self._listeners = listener.open_all(self._addresses())
         self._redirecting = self._open_redirecting()
-        lifeline_fd, self._lifeline_write_fd = os.pipe()
-        job = worker.Job(
-            source=source,
-            settings=settings,
-            loop_name=loop_name,
-            listeners=self._listeners,
-            access_log_fd=access_log_fd,
-            lifeline_fd=lifeline_fd,
-            certificates=self._certificates,
-            redirecting=self._redirecting,
-        )
-        self._job = with_siblings(job)
+        self._job = self._first_job(source, loop_name, access_log_fd)
         self._workers = Workers(
             self._job,
             self._selector,
@@ -140,9 +133,35 @@ class Supervisor:
             failed=self._fail,
         )
 
+    def _first_job(
+        self, source: Application | str, loop_name: str, access_log_fd: int | None
+    ) -> worker.Job:
+        lifeline_fd, self._lifeline_write_fd = os.pipe()
+        job = worker.Job(
+            source=source,
+            settings=self._settings,
+            loop_name=loop_name,
+            listeners=self._listeners,
+            access_log_fd=access_log_fd,
+            lifeline_fd=lifeline_fd,
+            certificates=self._certificates,
+            redirecting=self._redirecting,
+        )
+        return with_siblings(job)
+
+    def _addresses(self) -> Sequence[Address]:
+        if self._inherited is not None:
+            return self._inherited.addresses
+        scheme = self._settings.scheme
+        passed = [replace(each, scheme=scheme) for each in systemd.passed(os.environ)]
+        return passed or self._settings.addresses
+
     def _open_redirecting(self) -> list[listener.Listener]:
+        addresses: Sequence[Address] = self._settings.redirect_to_https
+        if self._inherited is not None:
+            addresses = self._inherited.redirecting
         try:
-            return listener.open_all(self._settings.redirect_to_https)
+            return listener.open_all(addresses)
         except ConfigError:
             listener.close_all(self._listeners)
             raise
@@ -160,9 +179,11 @@ class Supervisor:
         self._ends_process = ends_process
         child.flush_output()  # otherwise each worker would have a copy
         with self._signals(ends_process=ends_process) as self._signal_fds:
-            self._selector.register(self._signal_fds[0], selectors.EVENT_READ)
+            self._selector.register(self._signal_fds[0], selectors.EVENT_READ, self._act)
             try:
-                self._workers.start([self._lifeline_write_fd, *self._signal_fds])
+                if self._inherited is None:  # otherwise that of the old process is still valid
+                    self._pid_file.write()
+                self._workers.start(self._own_fds())
                 self._slow_from = time.monotonic() + SLOW_START_S
                 while self._deadline is None or self._workers:
                     self._wait()
@@ -174,7 +195,18 @@ class Supervisor:
         logger.info("stopped")
         return self._exit_code
 
+    def _own_fds(self) -> list[int]:
+        """Return the descriptors that no worker needs, which stay open until the end."""
+        inherited = [] if self._inherited is None else [self._inherited.report_fd]
+        return [self._lifeline_write_fd, *self._signal_fds, *inherited]
+
+    def _act(self) -> None:
+        """Act on the signals that have come."""
+        for number in in_order(os.read(self._signal_fds[0], SIGNALS_READ_MAX)):
+            _attempt(self._actions.get(number, _nothing))
+
     def _close(self) -> None:
+        self._pid_file.remove()
         listener.close_all(self._listeners)
         listener.close_all(self._redirecting)
         own_log_fd = self._job.access_log_fd
@@ -184,11 +216,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         for key, _ in self._selector.select(self._wait_s()):
-            if key.data is None:
-                for number in in_order(os.read(key.fd, SIGNALS_READ_MAX)):
-                    _attempt(self._actions.get(number, _nothing))
-            else:
-                _attempt(partial(self._workers.heard, key.data))
+            _attempt(key.data)
         _attempt(partial(self._do_what_is_due, time.monotonic()))
 
     def _wait_s(self) -> float | None:
@@ -222,6 +250,8 @@ class Supervisor:
 
     def _collect(self) -> None:
         self._workers.collect()
+        if self._upgrading is not None and (how := self._upgrading.ended()) is not None:
+            self._upgrade_ended(self._upgrading.pid, how)
         if self._ends_process and os.getpid() == INIT_PID:
             self._reap_orphans()
 
@@ -294,6 +324,47 @@ class Supervisor:
             os.close(replaced_fd)
         logger.info("the access log %s was opened again", self._settings.access_log)
 
+    def _upgrade(self) -> None:
+        """Start a new process that takes over; this one goes on if that fails."""
+        if self._upgrading is not None:
+            text = "SIGUSR2 is ignored: process %d is taking over already"
+            logger.info(text, self._upgrading.pid)
+        elif self._deadline is not None or not self._workers.is_started:
+            _ignore(signal.SIGUSR2)
+        elif os.getpid() == INIT_PID:
+            logger.info("SIGUSR2 is ignored: a container ends with its first process; replace both")
+        else:
+            try:
+                self._upgrading = upgrade.start(self._listeners, self._redirecting)
+            except OSError as error:
+                text = "the upgrade has failed: no process can be started: %s; this one goes on"
+                logger.error(text, error.strerror)
+                return
+            logger.info("upgrading: process %d starts, and then takes over", self._upgrading.pid)
+            self._systemd.reloading()
+            fd = self._upgrading.report_fd
+            self._selector.register(fd, selectors.EVENT_READ, self._upgrade_reports)
+
+    def _upgrade_reports(self) -> None:
+        """Drain, if the new process serves; otherwise it ends, which is reported then."""
+        if self._upgrading is None:
+            return
+        self._selector.unregister(self._upgrading.report_fd)
+        if not self._upgrading.read_report() or self._deadline is not None:
+            return
+        logger.info("process %d serves, and this one drains", self._upgrading.pid)
+        self._systemd.hand_over(self._upgrading.pid)
+        for listeners in (self._listeners, self._redirecting):
+            listeners[:] = [each.disowned() for each in listeners]
+        self._stop()
+
+    def _upgrade_ended(self, pid: int, how: str) -> None:
+        self._upgrading = None
+        if self._deadline is None:
+            text = "the upgrade has failed: process %d ended: %s; this one goes on"
+            logger.error(text, pid, how)
+            self._reloaded()
+
     def _reloaded(self) -> None:
         """Report the end of a reload, whether the workers were replaced or not."""
         self._systemd.ready(f"serving {self._name} ({in_words(self._workers.count)})")
@@ -326,16 +397,33 @@ class Supervisor:
             "a connection can use at most %s of its worker's memory",
             in_units(connection_bytes_max),
         )
+        if self._inherited is not None:
+            self._take_over(self._inherited)
         if self._redirecting:
             addresses = ", ".join(each.address.url for each in self._redirecting)
             logger.info("redirecting %s to https", addresses)
-        self._reloaded()
+        if self._inherited is None:  # otherwise the old process reports it
+            self._reloaded()
+        else:
+            self._systemd.watch()
+            self._inherited.report()
         # Last: when this line appears, everything else has been logged.
         listener.announce(self._name, self._listeners, processes)
+
+    def _take_over(self, inherited: upgrade.Inherited) -> None:
+        """Own what the old process leaves."""
+        inherited.take_files(self._listeners)
+        inherited.take_files(self._redirecting)
+        try:
+            self._pid_file.write()
+        except ConfigError as error:
+            logger.error("%s", error)
 
     def _reap_orphans(self) -> None:
         """Reap processes whose parents have ended: the command has no children but its workers."""
         workers = {each.child.pid for each in self._workers}
+        if self._upgrading is not None:
+            workers.add(self._upgrading.pid)
         with suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if found.si_pid in workers:
@@ -373,6 +461,8 @@ class Supervisor:
         self._deadline = now + self._settings.graceful_timeout_ms / 1000
         self._second_from = now + ONE_STOP_S
         self._workers.stop(number)  # before anything that may fail
+        if self._upgrading is not None and not self._upgrading.serves:
+            self._upgrading.kill(number)
         listener.close_all(self._listeners)
         listener.close_all(self._redirecting)
 
@@ -430,38 +520,6 @@ def _ignore(number: signal.Signals) -> None:
 
 def _nothing() -> None:
     """Ignore a signal that is not ours, such as one that the application's script handles."""
-
-
-def open_access_log(path: str) -> int | None:
-    """Open the access log for appending; None if it is off. The caller closes the descriptor.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
-    if path == "off":
-        return None
-    if path == "-":
-        return _standard_output()
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    try:
-        fd = os.open(path, flags | os.O_NONBLOCK, 0o644)  # does not wait for a FIFO's reader
-        os.set_blocking(fd, True)
-        return fd
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise ConfigError(
-                f"cannot write the access log {path}: the FIFO has no reader"
-            ) from None
-        raise ConfigError(f"cannot write the access log {path}: {error.strerror}") from None
-
-
-def _standard_output() -> int:
-    try:
-        if sys.__stdout__ is not None:
-            return os.dup(sys.__stdout__.fileno())
-    except (OSError, ValueError):
-        pass
-    raise ConfigError("cannot write the access log -: standard output is closed; give a file")
 
 
 def in_units(size: int) -> str:

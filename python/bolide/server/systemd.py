@@ -58,9 +58,14 @@ class Notifications:
         """Report that the service stops."""
         self._send("STOPPING=1\nSTATUS=stopping")
 
+    def hand_over(self, pid: int) -> None:
+        """Report that another process is the service now; nothing is reported from now on."""
+        self._send(f"MAINPID={pid}\nREADY=1")
+        self._address, self.due = "", None
+
     def watch(self) -> None:
         """Notify the watchdog, twice as often as it needs (WatchdogSec)."""
-        if self._watchdog_s is not None:
+        if self._watchdog_s is not None and self._address:
             self._send("WATCHDOG=1")
             self.due = time.monotonic() + self._watchdog_s / 2
 

@@ -125,7 +125,7 @@ class Workers:
 
         Args:
             job: what the workers do.
-            selector: watches their reports, with the worker as data.
+            selector: watches their reports, with what to call as data.
             signals: those that the supervisor handles.
             started: called once, when all serve for the first time, with the bytes that one
                 connection can hold at most.
@@ -316,7 +316,8 @@ class Workers:
         made = Worker(slot.number, seat, self._generation, self._job, started, channel)
         if self._is_started:
             made.due = started.born + SLOW_START_S
-        self._selector.register(started.report_fd, selectors.EVENT_READ, made)
+        heard = partial(self.heard, made)
+        self._selector.register(started.report_fd, selectors.EVENT_READ, heard)
         if slot.current is None:
             slot.current = made
         else:

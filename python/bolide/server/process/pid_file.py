@@ -1,0 +1,42 @@
+"""A file with the supervisor's process id, for service managers and scripts that need one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from bolide.errors import ConfigError
+
+
+class PidFile:
+    """The file, which is written when the server starts and removed when it ends."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path).absolute() if path else None
+
+    def write(self) -> None:
+        """Write the id of this process, in place of another's.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        if self._path is None:
+            return
+        part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            part.write_text(f"{os.getpid()}\n")
+            part.replace(self._path)  # nobody reads a part of it
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink()
+            text = f"cannot write the pid file {self._path}: {error.strerror}"
+            raise ConfigError(text) from None
+
+    def remove(self) -> None:
+        """Remove it, unless another process has written its own id meanwhile."""
+        if self._path is None:
+            return
+        with suppress(OSError):
+            if self._path.read_text() == f"{os.getpid()}\n":
+                self._path.unlink()
