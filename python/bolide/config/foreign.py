@@ -120,7 +120,7 @@ ADVICE = {
     "--timeout-graceful-shutdown": "use --graceful-timeout-ms, in milliseconds",
     "--timeout-keep-alive": "use --keep-alive-timeout-ms, in milliseconds",
     "--timeout-worker-healthcheck": "leave it out: a worker that exits is replaced",
-    "--uds-permissions": "the umask determines the mode of the socket",
+    "--uds-permissions": "use --uds-mode",
     "--umask": UMASK,
     "--url-path-prefix": "use --root-path",
     "--use-colors": "leave it out: only a terminal gets colours",

@@ -251,6 +251,25 @@ class SocketPath:
 
 
 @dataclass(frozen=True, slots=True)
+class FileMode:
+    """The permissions of a file in octal digits; empty text means "not set".
+
+    No numbers: 660 would not be what it looks like.
+    """
+
+    metavar: str = "MODE"
+
+    def parse(self, value: object) -> str:
+        """Parse a mode."""
+        if value == "":
+            return ""
+        text = value.removeprefix("0o") if isinstance(value, str) else ""
+        if not 3 <= len(text) <= 4 or set(text) - set("01234567") or int(text, 8) > 0o777:
+            raise ValueError('is not a mode; give octal digits as text, such as "660"')
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class Directory:
     """A directory in which files can be created, or one of the `words` instead."""
 

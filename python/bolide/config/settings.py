@@ -26,6 +26,7 @@ from bolide.config.option import (
     Choices,
     Count,
     Directory,
+    FileMode,
     Host,
     Kind,
     LogFile,
@@ -132,8 +133,28 @@ class Settings:
         SocketPath(),
         LISTENING,
         "UNIX socket to listen on instead of host and port. Its mode follows the umask; uvicorn "
-        "makes it 0666. nginx runs as another user and cannot connect to 0755: start the server "
-        "with umask 007 and in nginx's group.",
+        "makes it 0666. nginx runs as another user and cannot connect to 0755: set `uds_mode`, and "
+        "`uds_group` to nginx's group.",
+    )
+    uds_mode: str = row(
+        "",
+        FileMode(),
+        LISTENING,
+        "Mode of the files of UNIX sockets, in octal: 660 lets their owner and group connect, 666 "
+        "every user. Without it, it follows the umask.",
+    )
+    uds_owner: str = row(
+        "",
+        Text("USER", may_be_empty=True),
+        LISTENING,
+        "Owner of the files of UNIX sockets, a name or number. Only root may set another user.",
+    )
+    uds_group: str = row(
+        "",
+        Text("GROUP", may_be_empty=True),
+        LISTENING,
+        "Group of the files of UNIX sockets, a name or number, such as that of the proxy. Users "
+        "other than root may set a group that they belong to.",
     )
     bind: tuple[Address, ...] = row(
         (),

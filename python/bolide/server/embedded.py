@@ -17,6 +17,7 @@ from bolide.errors import ConfigError, StartupError
 from bolide.server import capacity, importer, listener, worker
 from bolide.server.logs import logger
 from bolide.server.process.access_log import open_access_log
+from bolide.server.process.socket_access import SocketAccess
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
 from bolide.server.tls.certificates import CHECK_S, NO_THREAD, Certificates, UnreadableError
@@ -179,10 +180,11 @@ class Server:
 
     async def _run(self) -> None:
         certificates = Certificates(self._settings) if self._settings.pairs else None
-        listeners = listener.open_all(self._settings.addresses)
+        access = SocketAccess.of(self._settings)
+        listeners = listener.open_all(self._settings.addresses, access)
         redirecting: list[listener.Listener] = []
         try:
-            redirecting = listener.open_all(self._settings.redirect_to_https)
+            redirecting = listener.open_all(self._settings.redirect_to_https, access)
             redirection = Redirection(redirecting, listeners, self._settings)
             service = self._service(certificates)
             if not await self._has_started(service):

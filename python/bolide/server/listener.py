@@ -19,6 +19,7 @@ from bolide import _core
 from bolide.config.address import Address
 from bolide.errors import ConfigError
 from bolide.server.logs import logger
+from bolide.server.process.socket_access import AS_CREATED, SocketAccess
 
 UNIX_SOCKETS = Path("/proc/net/unix")
 """Every UNIX socket of the machine: flags in column 4, then type, state, inode and the name it was
@@ -93,8 +94,10 @@ class Listener:
             logger.warning(text, self.address.path, error.strerror)
 
 
-def open_all(addresses: Iterable[Address]) -> list[Listener]:
+def open_all(addresses: Iterable[Address], access: SocketAccess = AS_CREATED) -> list[Listener]:
     """Bind all addresses, or none; clients cannot connect before `Listener.listen`.
+
+    The files of UNIX sockets get this `access`, but not those of sockets that were passed.
 
     Raises:
         ConfigError: an address is in use, not permitted, or not of this machine.
@@ -107,7 +110,7 @@ def open_all(addresses: Iterable[Address]) -> list[Listener]:
             if place in given and (place.path or place.port or place.fd is not None):
                 raise ConfigError(f"the address {address} is given twice; name it once")
             given.add(place)
-            listeners += _open(address)
+            listeners += _open(address, access)
     except BaseException:
         close_all(listeners)
         raise
@@ -136,10 +139,10 @@ def announce(name: str, listeners: Iterable[Listener], processes: str = "") -> N
     logger.info("Bolide %s serving %s on %s%s", _core.__version__, name, addresses, by)
 
 
-def _open(address: Address) -> list[Listener]:
+def _open(address: Address, access: SocketAccess) -> list[Listener]:
     if address.fd is not None:
         return [_adopt(address.fd, address)]
-    return [_open_unix(address)] if address.path else _open_tcp(address)
+    return [_open_unix(address, access)] if address.path else _open_tcp(address)
 
 
 def _adopt(fd: int, address: Address) -> Listener:
@@ -215,19 +218,25 @@ def _bind_alone(made: socket.socket, place: tuple[object, ...]) -> None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
 
 
-def _open_unix(address: Address) -> Listener:
+def _open_unix(address: Address, access: SocketAccess) -> Listener:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _make_way(address)
         made.setblocking(False)
         made.bind(_name_of(address.path))
-        return Listener(made, address, _inode(address.path))
+        opened = Listener(made, address, _inode(address.path))
     except OSError as error:
         made.close()
         raise ConfigError(f"cannot listen on {address}: {_reason_unix(error)}") from None
     except ConfigError:
         made.close()
         raise
+    try:
+        access.give(address.path)
+    except BaseException:
+        close_all([opened])
+        raise
+    return opened
 
 
 def _make_way(address: Address) -> None:

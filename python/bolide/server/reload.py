@@ -11,7 +11,17 @@ from bolide.server.logs import logger
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
 
-BOUND = ("host", "port", "uds", "bind", "redirect_to_https", "pid_file")
+BOUND = (
+    "host",
+    "port",
+    "uds",
+    "uds_mode",
+    "uds_owner",
+    "uds_group",
+    "bind",
+    "redirect_to_https",
+    "pid_file",
+)
 """Options that say where the server listens, and where its process id is."""
 
 

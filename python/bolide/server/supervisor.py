@@ -42,6 +42,7 @@ from bolide.server.logs import logger
 from bolide.server.process import upgrade
 from bolide.server.process.access_log import open_access_log
 from bolide.server.process.pid_file import PidFile
+from bolide.server.process.socket_access import SocketAccess
 from bolide.server.reload import unchangeable_kept
 from bolide.server.tls import certificates
 from bolide.server.workers import Workers, in_words, with_siblings
@@ -121,7 +122,7 @@ class Supervisor:
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
         self._certificates = certificates.Certificates(settings) if settings.pairs else None
-        self._listeners = listener.open_all(self._addresses())
+        self._listeners = listener.open_all(self._addresses(), SocketAccess.of(settings))
         self._redirecting = self._open_redirecting()
         self._job = self._first_job(source, loop_name, access_log_fd)
         self._workers = Workers(
@@ -161,7 +162,7 @@ class Supervisor:
         if self._inherited is not None:
             addresses = self._inherited.redirecting
         try:
-            return listener.open_all(addresses)
+            return listener.open_all(addresses, SocketAccess.of(self._settings))
         except ConfigError:
             listener.close_all(self._listeners)
             raise
