@@ -1,10 +1,10 @@
 """Serve requests over a pair of sockets in one thread, for `callgrind.py` to count instructions.
 
-    python benches/calls.py APPLICATION TARGET ROUNDS
+    python benches/calls.py APPLICATION TARGET ROUNDS [metrics]
 
 APPLICATION is one of the race's own (`on_bolide.py`): app, coroutine or parameters. Each round is
 one send of 240 pipelined requests for TARGET, and one read of responses. The client's own share is
-one turn of the event loop for each round.
+one turn of the event loop for each round. With `metrics` the server counts, as with `--management`.
 """
 
 import asyncio
@@ -18,11 +18,13 @@ from bolide.lab.folders import APPS
 PIPELINED = 240
 
 
-def serve(name: str, target: str, rounds: int) -> None:
+def serve(name: str, target: str, rounds: int, *has_metrics: str) -> None:
     """Run the rounds."""
     sys.path.append(str(APPS))
     app = getattr(importlib.import_module("on_bolide"), name)
     server = _core.Server(app.core(), {})
+    if has_metrics:
+        server.measure(_core.Counts())
     loop = asyncio.SelectorEventLoop(_core.selector(server))
     server.attach(loop, own_selector=True)
     client, connection = socket.socketpair()
@@ -53,4 +55,4 @@ def serve(name: str, target: str, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

@@ -20,6 +20,7 @@ from bolide._core_native import WebSocket as WebSocket
 
 __all__ = [
     "AsgiApp",
+    "Counts",
     "FileWrapper",
     "Load",
     "MountedApp",
@@ -42,6 +43,7 @@ __all__ = [
     "follow",
     "is_release_build",
     "memory_file",
+    "metrics",
     "opened_key",
     "self_signed",
     "settings",
@@ -54,6 +56,15 @@ is_release_build: bool
 
 def settings() -> list[tuple[str, str, int, str, str]]:
     """Return every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
+
+def metrics() -> list[tuple[str, str, str, str, list[tuple[str, list[str]]], list[float]]]:
+    """Return every family of numbers that a server counts, in the order of `Counts.read`.
+
+    Each is a name, a kind ("counter", "gauge" or "histogram"), a unit, a help text, labels with
+    their values, and the bounds of a histogram. A family has a number for each combination of its
+    labels' values. A histogram has one for each bound, one for larger values, and the sum in
+    nanoseconds.
+    """
 
 def ceiling(
     host: str,
@@ -164,6 +175,30 @@ class Siblings:
 
     def clear(self, index: int) -> None:
         """Mark a process as ended."""
+
+@final
+class Counts:
+    """Where one worker counts for the metrics, in memory that is shared with its supervisor."""
+
+    def __new__(cls) -> Self:
+        """Prepare zeros, before the worker is forked.
+
+        Raises:
+            OSError: No memory is left.
+        """
+
+    def read(self) -> list[int]:
+        """Return the numbers as they are now."""
+
+    @property
+    def busy_since_ms(self) -> int:
+        """Since when the worker has not looked for events, in milliseconds of the monotonic clock.
+
+        It is 0 while the worker waits for events.
+        """
+
+    def clear(self) -> None:
+        """Set all to zero, after the worker has ended."""
 
 @final
 class Selector:
@@ -364,6 +399,13 @@ class Server:
         Raises:
             IndexError: `index` is not below their count.
             OSError: The others cannot wake this one.
+        """
+
+    def measure(self, counts: Counts) -> None:
+        """Count from now on, where no other server counts.
+
+        Raises:
+            RuntimeError: It was called inside a handler.
         """
 
     def renew_tls(self, tls: TlsConfig) -> None:

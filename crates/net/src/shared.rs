@@ -1,6 +1,6 @@
 //! Memory shared by processes: each publishes a few words, without locks or messages.
 //!
-//! [`crate::Siblings`] gives the words their meaning.
+//! [`crate::Siblings`] and [`crate::Numbers`] give the words their meaning.
 
 use std::io;
 use std::ptr::null_mut;
@@ -17,8 +17,21 @@ pub(crate) struct Words {
     pub(crate) asked_ms: AtomicU64,
 }
 
-/// Creates memory that this process shares with those that it forks from now on: `count` times [`Words`], all zero. It exists as long as
-/// the process.
+/// Numbers in a page.
+pub(crate) const PAGE_NUMBERS: usize = 512;
+
+/// A page of memory, which only one process writes to.
+#[repr(C, align(128))]
+pub(crate) struct Page(pub(crate) [AtomicU64; PAGE_NUMBERS]);
+
+/// What consists of atomic integers only, so that all zero is a valid value. Implemented in this file alone.
+pub(crate) trait Atomic {}
+
+impl Atomic for Words {}
+impl Atomic for Page {}
+
+/// Creates memory that this process shares with those that it forks from now on: `count` times `T`, all zero. It exists as long as the
+/// process.
 ///
 /// # Errors
 /// If the process or the system has no memory left.
@@ -26,12 +39,12 @@ pub(crate) struct Words {
     unsafe_code,
     reason = "there is no other way to share memory between processes"
 )]
-pub(crate) fn shared_words(count: usize) -> io::Result<&'static [Words]> {
-    let bytes = count.saturating_mul(size_of::<Words>()).max(1);
+pub(crate) fn shared<T: Atomic>(count: usize) -> io::Result<&'static [T]> {
+    let bytes = count.saturating_mul(size_of::<T>()).max(1);
     let (access, sharing) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
     // SAFETY: the kernel chooses an unused address.
     let address = unsafe { mmap_anonymous(null_mut(), bytes, access, sharing) }?;
     // SAFETY: the memory has that length, is aligned to a page, never unmapped, and only accessed as atomic integers, in this process and
-    // the others. All zero is a valid value of those.
+    // the others. All zero is a valid value of those ([`Atomic`]).
     Ok(unsafe { std::slice::from_raw_parts(address.cast(), count) })
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::poller::{Poller, Token};
-use crate::shared::{Words, shared_words};
+use crate::shared::{Words, shared};
 use crate::waker::Waker;
 
 /// Accepts nothing: it has not started to, has stopped, or has ended.
@@ -54,7 +54,7 @@ impl Siblings {
     pub fn new(count: usize) -> io::Result<Siblings> {
         let wakers: io::Result<Vec<Waker>> = (0..count).map(|_| Waker::new()).collect();
         Ok(Siblings {
-            words: shared_words(count)?,
+            words: shared(count)?,
             wakers: wakers?.into(),
         })
     }

@@ -24,6 +24,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
+    module.add_function(wrap_pyfunction!(server::metrics, module)?)?;
     module.add_function(wrap_pyfunction!(server::follow, module)?)?;
     module.add_function(wrap_pyfunction!(server::self_signed, module)?)?;
     module.add_function(wrap_pyfunction!(server::memory_file, module)?)?;
@@ -47,6 +48,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<interface::MountedApp>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<server::Siblings>()?;
+    module.add_class::<server::Counts>()?;
     module.add_class::<server::TicketSecret>()?;
     module.add_class::<server::TlsConfig>()?;
     module.add_class::<selector::Selector>()?;

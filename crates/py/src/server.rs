@@ -1,5 +1,6 @@
 //! A worker's server as Python sees it.
 
+mod counts;
 mod flusher;
 mod lifeline;
 mod memory;
@@ -25,6 +26,7 @@ use crate::interface::Interface;
 use crate::run::exchanges::Exchanges;
 use crate::wsgi::Placement;
 
+pub(crate) use counts::{Counts, metrics};
 pub(crate) use siblings::Siblings;
 pub(crate) use tls::{TicketSecret, TlsConfig, memory_file, opened_key, self_signed};
 
@@ -116,6 +118,12 @@ impl Server {
     /// Shares the connections of its listeners with other processes, as the `index`-th of them.
     fn join(&self, siblings: &Siblings, index: usize) -> PyResult<()> {
         Ok(self.worker()?.join(siblings.seat(index)?)?)
+    }
+
+    /// Counts from now on, in numbers that no other server uses.
+    fn measure(&self, counts: &Counts) -> PyResult<()> {
+        self.worker()?.measure(counts.numbers);
+        Ok(())
     }
 
     /// Serves a listening socket with this `backlog`; the descriptor is duplicated.

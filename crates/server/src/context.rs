@@ -1,5 +1,7 @@
 //! What all connections of a worker share while they are served, apart from the application.
 
+pub mod metrics;
+pub(crate) mod record;
 pub(crate) mod refusal;
 pub(crate) mod share;
 pub(crate) mod topics;
@@ -9,10 +11,13 @@ use std::io;
 use std::sync::Arc;
 
 use net::memory::{NoMemory, append, copy};
-use net::{Clock, descriptors_max};
+use net::{Clock, Peer, descriptors_max};
 
 use crate::access_log::{AccessLog, LogRecord};
+use crate::app::head::Head;
 use crate::app::shortage::{Lacking, Shortages};
+use crate::context::metrics::Metrics;
+use crate::context::record::Record;
 use crate::limits::Limits;
 use crate::mailbox::Mailbox;
 use crate::responder::{Responder, Stamp};
@@ -55,6 +60,9 @@ pub(crate) struct Context {
     /// The responder of the current request. Holds the responses of the connection being served, and those of others that wait.
     pub(crate) responder: Responder,
     pub(crate) log: Option<AccessLog>,
+    pub(crate) metrics: Metrics,
+    /// Whether requests have a line in the log, or are counted: one check for a request of which neither is wanted.
+    pub(crate) is_recorded: bool,
     /// What handlers post.
     pub(crate) mailbox: Arc<Mailbox>,
     /// What the connection being served may still do in its turn.
@@ -101,7 +109,9 @@ impl Context {
             clock,
             memo: wire::SectionMemo::new(),
             responder,
+            is_recorded: log.is_some(),
             log,
+            metrics: Metrics::default(),
             mailbox,
             share: Share::default(),
             draining_since_ms: None,
@@ -123,10 +133,55 @@ impl Context {
         self.draining_since_ms.is_some()
     }
 
-    /// Adds a request's line to the access log, if there is one.
-    pub(crate) fn log(&mut self, record: Option<&LogRecord>) {
-        if let (Some(log), Some(record)) = (&mut self.log, record) {
-            log.add(record, self.clock.unix_s(), self.clock.now_ms());
+    /// Replaces the access log.
+    pub(crate) fn set_log(&mut self, log: Option<AccessLog>) {
+        self.log = log;
+        self.is_recorded = self.log.is_some() || self.metrics.is_on();
+    }
+
+    /// Counts from now on.
+    pub(crate) fn measure(&mut self, metrics: Metrics) {
+        self.metrics = metrics;
+        self.is_recorded = self.log.is_some() || self.metrics.is_on();
+    }
+
+    /// Records a usual response, a 200 that was complete when the call returned, if that can be done without its head. Returns whether it
+    /// was.
+    #[inline(never)]
+    pub(crate) fn is_only_counted(&mut self, method: wire::Method) -> bool {
+        let is_only_counted = self.log.is_none();
+        if is_only_counted {
+            self.metrics.responded(method, 200);
+        }
+        is_only_counted
+    }
+
+    /// What is to be recorded of a request when its response is complete. `head` is `None` for one that was refused before it was
+    /// understood.
+    pub(crate) fn record(
+        &self,
+        client: Peer,
+        head: Option<Head<'_>>,
+        began_ms: u64,
+        (status, content_bytes): (u16, u64),
+    ) -> Record {
+        let line = self.log.as_ref().map(|_| {
+            let mut line = LogRecord::new(client, head, began_ms);
+            (line.status, line.content_bytes) = (status, content_bytes);
+            Box::new(line)
+        });
+        let method = head.map_or(wire::Method::Other, Head::method);
+        let tally = self.metrics.tally(method, status);
+        Record { line, tally }
+    }
+
+    /// Records a request whose response is complete, or given up.
+    pub(crate) fn complete(&mut self, record: Record) {
+        if let (Some(log), Some(line)) = (&mut self.log, &record.line) {
+            log.add(line, self.clock.unix_s(), self.clock.now_ms());
+        }
+        if let Some(tally) = record.tally {
+            self.metrics.completed(tally);
         }
     }
 

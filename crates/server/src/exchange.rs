@@ -14,7 +14,7 @@
 pub(crate) mod content;
 pub(crate) mod output;
 
-use crate::access_log::LogRecord;
+use crate::context::record::Record;
 use crate::id::ExchangeId;
 use crate::mailbox::Command;
 use crate::responder::Responder;
@@ -87,7 +87,7 @@ pub(crate) struct Exchange {
     pub(crate) awaits_writable: bool,
     /// What waits to be sent.
     pub(crate) out: Output,
-    pub(crate) record: Option<Box<LogRecord>>,
+    pub(crate) record: Record,
 }
 
 impl Exchange {
@@ -100,7 +100,7 @@ impl Exchange {
             has_begun: false,
             awaits_writable: false,
             out: Output::default(),
-            record: None,
+            record: Record::default(),
         }
     }
 
@@ -160,7 +160,7 @@ impl Exchange {
     ) {
         let content_bytes = encoder.respond(&mut self.out, responder, response);
         self.progress = Progress::Done;
-        self.note(response.status, content_bytes);
+        self.record.begin(response.status, content_bytes);
     }
 
     fn begin(
@@ -170,7 +170,7 @@ impl Exchange {
         response: &Response,
         progress: Progress,
     ) -> Obeyed {
-        self.note(response.status, 0);
+        self.record.begin(response.status, 0);
         if encoder.begin(&mut self.out, responder, response) {
             self.progress = progress;
             return Obeyed::Quietly;
@@ -193,17 +193,13 @@ impl Exchange {
 
     /// Adds a part of the content, in memory that can be kept.
     pub(crate) fn take_part(&mut self, encoder: &mut impl Encoder, part: Vec<u8>) {
-        if let Some(record) = &mut self.record {
-            record.content_bytes += part.len() as u64;
-        }
+        self.record.add_content(part.len() as u64);
         encoder.take_part(&mut self.out, part);
     }
 
     /// Adds a part of the content.
     fn copy_part(&mut self, encoder: &mut impl Encoder, part: &[u8]) {
-        if let Some(record) = &mut self.record {
-            record.content_bytes += part.len() as u64;
-        }
+        self.record.add_content(part.len() as u64);
         encoder.part(&mut self.out, part);
     }
 
@@ -227,14 +223,6 @@ impl Exchange {
 
     /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
-        self.out.held_bytes() + record
-    }
-
-    fn note(&mut self, status: u16, content_bytes: u64) {
-        if let Some(record) = &mut self.record {
-            record.status = status;
-            record.content_bytes = content_bytes;
-        }
+        self.out.held_bytes() + self.record.held_bytes()
     }
 }

@@ -41,7 +41,6 @@ use net::Received;
 use self::content::Incoming;
 use self::input::Refused;
 use self::queue::{Queued, Window};
-use crate::access_log::CLIENT_CLOSED_REQUEST;
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
@@ -231,7 +230,7 @@ impl H1 {
     ) -> Fate {
         let mut is_owed =
             turn.link.is_full() || matches!(self.reading, Reading::Closing(Ending::Cut));
-        self.log_abandoned_call(turn);
+        self.record_abandoned_call(turn);
         self.lose_websocket(turn);
         for (index, mut queued) in std::mem::take(&mut self.queue).into_iter().enumerate() {
             let exchange = &mut queued.exchange;
@@ -240,7 +239,7 @@ impl H1 {
                 // If the application panics, the other handlers must still be notified.
                 let _ = catch_unwind(AssertUnwindSafe(|| turn.app.abort(exchange.id, why)));
             }
-            log_abandoned(turn.context, &mut queued, index >= unsent_from);
+            record_abandoned(turn.context, &mut queued, index >= unsent_from);
         }
         match is_owed {
             true => Fate::Reset,
@@ -330,12 +329,9 @@ impl H1 {
     }
 }
 
-/// Writes the access log's line of an abandoned exchange.
-fn log_abandoned(context: &mut Context, queued: &mut Queued, is_unsent: bool) {
-    if let Some(record) = &mut queued.exchange.record {
-        if record.status == 0 || is_unsent {
-            (record.status, record.content_bytes) = (CLIENT_CLOSED_REQUEST, 0);
-        }
-        context.log(Some(record));
-    }
+/// Records an abandoned exchange.
+fn record_abandoned(context: &mut Context, queued: &mut Queued, is_unsent: bool) {
+    let mut record = std::mem::take(&mut queued.exchange.record);
+    record.abandon(is_unsent);
+    context.complete(record);
 }

@@ -31,6 +31,7 @@ pub use app::head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead,
 pub use app::shortage::Shortage;
 pub use app::websocket::{Appetite, Closed, Offer, Opening};
 pub use app::{Abort, App, Content, Outcome, Pulled, Request};
+pub use context::metrics;
 pub use context::share::TURN_MS;
 pub use context::websockets::{Compression, Origins, WebSocketConfig};
 pub use exchange::Unfinished;

@@ -172,6 +172,7 @@ impl Link {
     ) {
         match received {
             Received::Bytes(count) => {
+                context.metrics.received(*count);
                 if has_ended || self.transport.may_be_unread(*count, room_bytes) {
                     self.note_unread();
                 }

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use net::{
-    Clock, Events, Interest, Interrupted, Peer, Poller, TimerWheel, TlsConfig, Token, Transport,
-    descriptors_max, memory,
+    Clock, Events, Interest, Interrupted, Numbers, Peer, Poller, TimerWheel, TlsConfig, Token,
+    Transport, descriptors_max, memory,
 };
 use slab::Slab;
 
@@ -36,6 +36,7 @@ use crate::access_log::AccessLog;
 use crate::app::App;
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::context::metrics::{Metrics, Refusal};
 use crate::context::refusal::Refusals;
 use crate::context::websockets::WebSocketConfig;
 use crate::exchange::Unfinished;
@@ -218,9 +219,14 @@ impl<A: App> Worker<A> {
         self.context.requests()
     }
 
+    /// Counts from now on, in numbers that no other worker uses.
+    pub fn measure(&mut self, numbers: Numbers) {
+        self.context.measure(Metrics::new(numbers));
+    }
+
     /// Replaces the access log; the old one is written completely.
     pub fn set_access_log(&mut self, log: Option<AccessLog>) {
-        self.context.log = log;
+        self.context.set_log(log);
     }
 
     /// Continues the access log, if there is one, in another file.
@@ -363,18 +369,20 @@ impl<A: App> Worker<A> {
             return Ok(Interrupted(false));
         }
         self.next_event = 0;
-        self.poller.wait(&mut self.events, timeout_ms)
+        let metrics = &mut self.context.metrics;
+        metrics.wait_begins(self.context.held_bytes);
+        let waited = self.poller.wait(&mut self.events, timeout_ms);
+        metrics.wait_ends();
+        waited
     }
 
     /// Adds a connection and reads at once, unless it uses TLS: a new client has usually sent its request already.
     fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
+        self.context.metrics.accepted();
         let is_short = self.is_short();
         let is_surplus = is_short || self.admitted() >= self.connections_max();
         if is_surplus {
-            match is_short {
-                true => self.context.note_shortage(SPARE_BYTES),
-                false => self.context.refusals.add_connection(),
-            }
+            self.note_surplus(is_short);
             let has_place = !is_short || self.connections.len() < self.connections.capacity();
             // A response would need a handshake.
             let has_place = has_place && !transport.is_secure();
@@ -397,6 +405,7 @@ impl<A: App> Worker<A> {
         exits.open(id, Arc::clone(&transport));
         entry.insert(Connection::new(transport, id, (client, server), now_ms));
         self.open.fetch_add(1, Ordering::Relaxed);
+        self.context.metrics.set_open(self.connections.len());
         self.accepting.opened(key, self.admitted(), now_ms);
         if self.reminders.len() <= key {
             self.reminders.resize(key + 1, u64::MAX);
@@ -413,6 +422,20 @@ impl<A: App> Worker<A> {
             }
         });
         self.send_before_next();
+    }
+
+    #[cold]
+    fn note_surplus(&mut self, is_short: bool) {
+        match is_short {
+            true => self.context.note_shortage(SPARE_BYTES),
+            false => self.context.refusals.add_connection(),
+        }
+        let why = if is_short {
+            Refusal::Memory
+        } else {
+            Refusal::Limit
+        };
+        self.context.metrics.refused(why);
     }
 
     /// The number of connections being served.
@@ -452,6 +475,7 @@ impl<A: App> Worker<A> {
         let (context, app) = (&mut self.context, &mut self.app);
         let began_ms = context.clock.now_ms();
         context.share.begin(began_ms);
+        context.metrics.turn_begins();
         context.responder.connection = connection.id();
         let receive = &mut self.receive;
         let served = catch_unwind(AssertUnwindSafe(|| {
@@ -462,6 +486,7 @@ impl<A: App> Worker<A> {
         let has_left_over = !context.responder.out.is_empty();
         context.responder.out.clear();
         let now_ms = context.clock.tick();
+        context.metrics.turn_ends(context.share.sent_bytes());
         if now_ms != began_ms {
             connection.exclude_turn(began_ms, now_ms, context);
         }
@@ -489,6 +514,7 @@ impl<A: App> Worker<A> {
             self.context.responder.batch.exits.close(connection.id());
             connection.close(&self.poller, &mut self.context, fate);
             self.open.fetch_sub(1, Ordering::Relaxed);
+            self.context.metrics.set_open(self.connections.len());
             self.closed(key);
         }
     }

@@ -356,6 +356,17 @@ class Addresses:
         return tuple(_one_address(part, is_alone=len(value) == 1) for part in value)
 
 
+@dataclass(frozen=True, slots=True)
+class OneAddress:
+    """An address to listen on; empty text means "not set"."""
+
+    metavar: str = "ADDRESS"
+
+    def parse(self, value: object) -> address.Address | None:
+        """Parse an address."""
+        return None if value in ("", None) else _one_address(value, is_alone=True)
+
+
 def _one_address(value: object, *, is_alone: bool) -> address.Address:
     if isinstance(value, address.Address):
         return value

@@ -47,7 +47,7 @@ def default_text(option: Option) -> str:
     """Format a default with its unit."""
     if isinstance(option.default, bool):
         return "on" if option.default else "off"
-    if option.default in ("", ()):
+    if option.default in ("", (), None):
         return "not set"
     if isinstance(option.default, tuple):
         return ",".join(option.default)

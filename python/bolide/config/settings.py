@@ -31,6 +31,7 @@ from bolide.config.option import (
     Kind,
     LogFile,
     Number,
+    OneAddress,
     Ordered,
     Origins,
     PathPrefix,
@@ -163,6 +164,14 @@ class Settings:
         "Addresses to listen on instead of host and port: HOST:PORT, [IPV6]:PORT, unix:PATH, or "
         "fd:N for a socket that is passed as a descriptor. The flag may be repeated; the variable "
         "separates them by commas. Sockets that systemd passes replace them all.",
+    )
+    management: Address | None = row(
+        None,
+        OneAddress(),
+        LISTENING,
+        "Address of the management listener: HOST:PORT, or unix:PATH for a socket that only this "
+        "user can connect to. The supervisor serves metrics, health checks, status and commands "
+        "there, also while its workers are occupied. Not an address that clients can reach.",
     )
     backlog: int = row(
         2048,

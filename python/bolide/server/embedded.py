@@ -34,6 +34,7 @@ PROCESS_OPTIONS = (
     "worker_memory_max",
     "pid_file",
 )
+SUPERVISOR_OPTIONS = ("management",)
 
 
 class Server:
@@ -51,6 +52,9 @@ class Server:
         for name in PROCESS_OPTIONS:
             if name in settings:
                 raise ConfigError(f"{name}= is for bolide.run; serve uses the loop it runs in")
+        for name in SUPERVISOR_OPTIONS:
+            if name in settings:
+                raise ConfigError(f"{name}= is for bolide.run, which has a supervisor")
         self._app = app
         self._settings = resolve(settings, config=config)
         self._addresses: tuple[Address, ...] = ()

@@ -277,6 +277,11 @@ def _is_bound(path: str) -> bool:
     )
 
 
+def is_same_file(one: str, other: str) -> bool:
+    """Return whether two paths, of which files may not exist yet, are of one file."""
+    return bool(other) and os.path.realpath(one) == os.path.realpath(other)
+
+
 def _name_of(path: str) -> str:
     """Return the name to bind to: from the root, by which others recognise it, if that fits."""
     name = os.path.abspath(path)

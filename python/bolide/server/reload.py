@@ -21,6 +21,7 @@ BOUND = (
     "bind",
     "redirect_to_https",
     "pid_file",
+    "management",
 )
 """Options that say where the server listens, and where its process id is."""
 

@@ -39,6 +39,8 @@ from bolide.server import (
     worker,
 )
 from bolide.server.logs import logger
+from bolide.server.management import pages
+from bolide.server.management.management import Management
 from bolide.server.process import upgrade
 from bolide.server.process.access_log import open_access_log
 from bolide.server.process.pid_file import PidFile
@@ -124,6 +126,8 @@ class Supervisor:
         self._certificates = certificates.Certificates(settings) if settings.pairs else None
         self._listeners = listener.open_all(self._addresses(), SocketAccess.of(settings))
         self._redirecting = self._open_redirecting()
+        self._management = self._open_management()
+        self._began_unix_s = time.time()
         self._job = self._first_job(source, loop_name, access_log_fd)
         self._workers = Workers(
             self._job,
@@ -147,6 +151,7 @@ class Supervisor:
             lifeline_fd=lifeline_fd,
             certificates=self._certificates,
             redirecting=self._redirecting,
+            tally=self._management.tally,
         )
         return with_siblings(job)
 
@@ -167,6 +172,31 @@ class Supervisor:
             listener.close_all(self._listeners)
             raise
 
+    def _open_management(self) -> Management:
+        try:
+            served = [*self._listeners, *self._redirecting]
+            return Management(self._settings.management, served, self._inherited)
+        except ConfigError:
+            listener.close_all(self._listeners)
+            listener.close_all(self._redirecting)
+            raise
+
+    def _manage(self) -> None:
+        """Open the management listener, if there is one."""
+        if (tally := self._management.tally) is None:
+            return
+        server = pages.Server(
+            workers=self._workers,
+            tally=tally,
+            name=lambda: self._name,
+            settings=lambda: self._settings,
+            is_stopping=lambda: self._deadline is not None,
+            reload=self._reload,
+            stop=self._stop,
+            began_unix_s=self._began_unix_s,
+        )
+        self._management.open(self._selector, server)
+
     def run(self, *, ends_process: bool = False) -> int:
         """Serve until a signal stops it; return the exit code.
 
@@ -184,7 +214,8 @@ class Supervisor:
             try:
                 if self._inherited is None:  # otherwise that of the old process is still valid
                     self._pid_file.write()
-                self._workers.start(self._own_fds())
+                    self._manage()
+                self._workers.start(self._own_fds)
                 self._slow_from = time.monotonic() + SLOW_START_S
                 while self._deadline is None or self._workers:
                     self._wait()
@@ -197,9 +228,9 @@ class Supervisor:
         return self._exit_code
 
     def _own_fds(self) -> list[int]:
-        """Return the descriptors that no worker needs, which stay open until the end."""
+        """Return the descriptors that no worker needs."""
         inherited = [] if self._inherited is None else [self._inherited.report_fd]
-        return [self._lifeline_write_fd, *self._signal_fds, *inherited]
+        return [self._lifeline_write_fd, *self._signal_fds, *inherited, *self._management.fds()]
 
     def _act(self) -> None:
         """Act on the signals that have come."""
@@ -208,6 +239,7 @@ class Supervisor:
 
     def _close(self) -> None:
         self._pid_file.remove()
+        self._management.close()
         listener.close_all(self._listeners)
         listener.close_all(self._redirecting)
         own_log_fd = self._job.access_log_fd
@@ -222,6 +254,7 @@ class Supervisor:
 
     def _wait_s(self) -> float | None:
         times = [self._workers.next_due(), self._deadline, self._slow_from, self._systemd.due]
+        times.append(self._management.due)
         if self._certificates is not None and self._deadline is None:
             times.append(self._certificates.next_look)
         due = min((each for each in times if each is not None), default=None)
@@ -232,6 +265,7 @@ class Supervisor:
 
     def _do_what_is_due(self, now: float) -> None:
         self._workers.do_what_is_due(now)
+        self._management.do_what_is_due(now)
         if self._systemd.due is not None and self._systemd.due <= now:
             self._systemd.watch()
         if self._certificates is not None and self._certificates.next_look <= now:
@@ -270,6 +304,8 @@ class Supervisor:
             job = self._job_of_now()
         except ConfigError as error:
             logger.error("cannot reload: %s; the workers that run go on", error)
+            if self._management.tally is not None:
+                self._management.tally.reloads["failed"] += 1
             return
         replaced_fd = self._job.access_log_fd
         if replaced_fd is not None and replaced_fd != job.access_log_fd:
@@ -336,7 +372,9 @@ class Supervisor:
             logger.info("SIGUSR2 is ignored: a container ends with its first process; replace both")
         else:
             try:
-                self._upgrading = upgrade.start(self._listeners, self._redirecting)
+                self._upgrading = upgrade.start(
+                    self._listeners, self._redirecting, self._management.bound
+                )
             except OSError as error:
                 text = "the upgrade has failed: no process can be started: %s; this one goes on"
                 logger.error(text, error.strerror)
@@ -357,6 +395,7 @@ class Supervisor:
         self._systemd.hand_over(self._upgrading.pid)
         for listeners in (self._listeners, self._redirecting):
             listeners[:] = [each.disowned() for each in listeners]
+        self._management.leave()
         self._stop()
 
     def _upgrade_ended(self, pid: int, how: str) -> None:
@@ -415,6 +454,8 @@ class Supervisor:
         """Own what the old process leaves."""
         inherited.take_files(self._listeners)
         inherited.take_files(self._redirecting)
+        inherited.take_files(self._management.bound)
+        self._manage()
         try:
             self._pid_file.write()
         except ConfigError as error:

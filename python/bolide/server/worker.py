@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bolide.config.settings import Settings
     from bolide.interface import Application
     from bolide.server.listener import Listener
+    from bolide.server.management.counts import Tally
     from bolide.server.tls.certificates import Certificates
 
 EXIT_MISTAKE = 2
@@ -76,6 +77,10 @@ class Job:
     """None without TLS."""
     redirecting: Sequence[Listener] = ()
     """Where requests without TLS are sent to https."""
+    tally: Tally | None = None
+    """What becomes of the workers' counts; None without metrics."""
+    counts: _core.Counts | None = None
+    """Where this worker counts."""
 
     @property
     def needs_channel(self) -> bool:
@@ -104,6 +109,8 @@ def run(job: Job, seat: int | None, channel_fd: int | None, report_fd: int) -> i
             os.close(job.access_log_fd)  # the service has its own, which may be replaced
         if job.siblings is not None and seat is not None:
             service.server.join(job.siblings, seat)
+        if job.counts is not None:
+            service.server.measure(job.counts)
         if isinstance(app, WsgiApplication):
             # It runs no coroutine, and on asyncio's loop the reactor waits without the interpreter.
             job = replace(job, loop_name="asyncio")

@@ -33,6 +33,7 @@ from bolide import _core
 from bolide.errors import ConfigError, Error, StartupError
 from bolide.server import capacity, child, worker
 from bolide.server.logs import logger
+from bolide.server.management.counts import cause_of
 from bolide.server.process.channel import Channel
 from bolide.server.process.channel import channel as open_channel
 from bolide.server.process.lifetime import Life, Pause, Stage
@@ -78,6 +79,8 @@ class Worker:
     state: State = State.STARTING
     due: float | None = None
     """When it is killed, if it is DRAINING; when its start is reported as slow, if STARTING."""
+    counts: _core.Counts | None = None
+    """Where it counts; None without metrics."""
     life: Life | None = None
     """From when it is SERVING on."""
 
@@ -135,7 +138,7 @@ class Workers:
         self._job = job
         self._selector = selector
         self._signals = signals
-        self._close_fds: tuple[int, ...] = ()
+        self._close_fds: Callable[[], Iterable[int]] = tuple
         self._started = started
         self._reloaded = reloaded
         self._failed = failed
@@ -165,9 +168,14 @@ class Workers:
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def start(self, close_fds: Iterable[int]) -> None:
-        """Start the first workers; `close_fds` are descriptors that no worker needs."""
-        self._close_fds = tuple(close_fds)
+    @property
+    def is_reloading(self) -> bool:
+        """Whether a reload has not ended."""
+        return self._rolling_since is not None
+
+    def start(self, close_fds: Callable[[], Iterable[int]]) -> None:
+        """Start the first workers; `close_fds` returns descriptors that no worker needs."""
+        self._close_fds = close_fds
         for slot in self._slots:
             if not self._is_stopping:
                 self._start(slot)
@@ -295,25 +303,30 @@ class Workers:
     def _start(self, slot: Slot) -> None:
         """Start a worker in an empty slot, or a successor in one that has a worker."""
         slot.due = None
-        close_fds = [*self._close_fds, *(each.child.report_fd for each in self)]
+        close_fds = [*self._close_fds(), *(each.child.report_fd for each in self)]
         close_fds += [each.channel.fd for each in self if each.channel is not None]
         seat, channel, channel_fd = self._seat(), None, None
+        tally, counts = self._job.tally, None
         try:
+            counts = tally.take() if tally is not None else None
             if self._job.needs_channel:
                 used = self._job.certificates
                 channel, channel_fd = open_channel(used.generation if used else None)
                 close_fds.append(channel.fd)
-            work = partial(worker.run, self._job, seat, channel_fd)
+            work = partial(worker.run, replace(self._job, counts=counts), seat, channel_fd)
             started = child.start(work, close_fds, self._signals)
         except OSError as error:
             if channel is not None:
                 os.close(channel.fd)
+            if tally is not None and counts is not None:
+                tally.release(counts)
             self._cannot_start(slot, error)
             return
         finally:
             if channel_fd is not None:
                 os.close(channel_fd)
         made = Worker(slot.number, seat, self._generation, self._job, started, channel)
+        made.counts = counts
         if self._is_started:
             made.due = started.born + SLOW_START_S
         heard = partial(self.heard, made)
@@ -403,6 +416,7 @@ class Workers:
         if self._are_all_serving():
             took_s = time.monotonic() - self._rolling_since
             self._rolling_since = None
+            self._count_reload("completed")
             logger.info("reloaded in %.1f s: %s", took_s, in_words(self.count))
             self._reloaded()
             self._renew()
@@ -427,6 +441,7 @@ class Workers:
 
     def _end_reload(self, why: str) -> None:
         self._rolling_since = None
+        self._count_reload("failed")
         new = sum(
             1
             for slot in self._slots
@@ -440,19 +455,30 @@ class Workers:
         self._reloaded()
         self._renew()
 
+    def _count_reload(self, result: str) -> None:
+        if self._job.tally is not None:
+            self._job.tally.reloads[result] += 1
+
     def _close(self, each: Worker) -> None:
         """Release what belongs to a worker that has ended."""
         if each.channel is not None:
             os.close(each.channel.fd)
         if each.job.siblings is not None and each.seat is not None:
             each.job.siblings.clear(each.seat)
+        if each.job.tally is not None and each.counts is not None:
+            each.job.tally.release(each.counts)
+            each.counts = None
         each.child.read_report()
         if each.child.report_fd in self._selector.get_map():
             self._selector.unregister(each.child.report_fd)
         os.close(each.child.report_fd)
 
     def _ended(self, each: Worker, how: str) -> None:
-        if each.state is State.DRAINING or self._is_stopping:
+        is_asked = each.state is State.DRAINING or self._is_stopping
+        if (tally := each.job.tally) is not None:
+            cause = cause_of(how, is_asked=is_asked, is_started=each.state is not State.STARTING)
+            tally.exits[cause] += 1
+        if is_asked:
             self._forget(each)
             # Of several workers that fail at the first start, one is reported.
             has_failed_too = not self._is_started and "message" in each.child.report

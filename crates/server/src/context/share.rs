@@ -84,6 +84,12 @@ impl Share {
         self.bytes >= BYTES_MAX
     }
 
+    /// Bytes that were sent.
+    #[inline]
+    pub(crate) fn sent_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Bytes were sent.
     #[inline]
     pub(crate) fn count_bytes(&mut self, bytes: usize) {

@@ -6,8 +6,7 @@ use wire::{BodyDecoder, BodyLength, Decoded, ProtocolError};
 
 use super::input::Refused;
 use super::queue::Queued;
-use super::{Ending, For, H1, Reading, log_abandoned};
-use crate::access_log::CLIENT_CLOSED_REQUEST;
+use super::{Ending, For, H1, Reading, record_abandoned};
 use crate::app::{Abort, App, Content};
 use crate::context::Context;
 use crate::exchange::Progress;
@@ -259,23 +258,23 @@ impl H1 {
             if cut.ends_with_connection() {
                 ending = Ending::Cut;
             }
-            log_abandoned(turn.context, &mut cut, false);
+            record_abandoned(turn.context, &mut cut, false);
         }
-        self.log_abandoned_call(turn);
+        self.record_abandoned_call(turn);
         self.stop_reading(ending);
     }
 
-    /// Writes the access log's line of a request whose call waited for content that will not arrive.
+    /// Records a request whose call waited for content that will not arrive.
     #[cold]
-    pub(super) fn log_abandoned_call<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+    pub(super) fn record_abandoned_call<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if let Reading::Content(incoming) = &mut self.reading
-            && turn.context.log.is_some()
+            && turn.context.is_recorded
             && let Some((head, _)) = incoming.inbound.take_call()
             && let Some(head) = head.read()
         {
-            let missing = (CLIENT_CLOSED_REQUEST, 0);
-            let record = self.record(turn, turn.now_ms(), Some(head.parsed()), missing);
-            turn.context.log(record.as_deref());
+            let mut record = self.record(turn, turn.now_ms(), Some(head.parsed()), (0, 0));
+            record.abandon(true);
+            turn.context.complete(record);
         }
     }
 

@@ -46,9 +46,7 @@ impl H1 {
                     part.offset += count;
                     part.length -= count;
                     *budget -= count;
-                    if let Some(record) = &mut exchange.record {
-                        record.content_bytes += count;
-                    }
+                    exchange.record.add_content(count);
                 }
                 FileSent::Blocked => return FileStep::Stopped(Fate::Open),
                 FileSent::Unreadable => {

@@ -6,9 +6,9 @@ use wire::{BodyLength, Progress as Parsed, RequestHead};
 use super::content::Incoming;
 use super::queue::{Encoding, Queued};
 use super::{Ending, For, H1, Reading};
-use crate::access_log::LogRecord;
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{Abort, App, Content, Outcome, Request};
+use crate::context::record::Record;
 use crate::context::{Context, REQUEST_SPARE_BYTES};
 use crate::exchange::content::{DISCARD_BYTES_MAX, Taker};
 use crate::exchange::output::Output;
@@ -282,7 +282,8 @@ impl H1 {
         };
         let outcome = turn.app.call(&request, responder);
         let is_usual = responder.is_usual && outcome == Outcome::Responded;
-        if is_usual && content != Content::Later && self.queue.is_empty() && context.log.is_none() {
+        let is_usual = is_usual && content != Content::Later && self.queue.is_empty();
+        if is_usual && (!context.is_recorded || context.is_only_counted(head.method)) {
             self.since_ms = context.clock.now_ms();
             return;
         }
@@ -361,27 +362,24 @@ impl H1 {
         (head, status, content_bytes): (&RequestHead<'_>, u16, u64),
     ) {
         self.since_ms = turn.now_ms();
-        if turn.context.log.is_some() {
-            let mut record = LogRecord::new(turn.link.client, Some(Head::of(head)), began_ms);
-            (record.status, record.content_bytes) = (status, content_bytes);
+        if turn.context.is_recorded {
+            let record = self.record(turn, began_ms, Some(head), (status, content_bytes));
             // A call may take any time.
             turn.context.clock.tick();
-            turn.context.log(Some(&record));
+            turn.context.complete(record);
         }
     }
 
-    /// A line for the access log, if there is one.
+    /// What is to be recorded of a request.
     pub(super) fn record<A: App>(
         &self,
         turn: &Turn<'_, A>,
         began_ms: u64,
         head: Option<&RequestHead<'_>>,
-        (status, content_bytes): (u16, u64),
-    ) -> Option<Box<LogRecord>> {
-        turn.context.log.as_ref()?;
-        let mut record = LogRecord::new(turn.link.client, head.map(Head::of), began_ms);
-        (record.status, record.content_bytes) = (status, content_bytes);
-        Some(Box::new(record))
+        sent: (u16, u64),
+    ) -> Record {
+        let head = head.map(Head::of);
+        turn.context.record(turn.link.client, head, began_ms, sent)
     }
 
     /// Handles every outcome except a response that is complete at once (there may be one, with its content left open): queues the exchange

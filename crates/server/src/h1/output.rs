@@ -233,7 +233,7 @@ impl H1 {
             if exchange.out.has_file() || !exchange.is_ended() {
                 return;
             }
-            let Some(ended) = self.queue.pop_front() else {
+            let Some(mut ended) = self.queue.pop_front() else {
                 return;
             };
             if self.queue.is_empty() && self.queue.capacity() > QUEUE_KEPT {
@@ -242,7 +242,8 @@ impl H1 {
             if matches!(self.reading, Reading::Idle) {
                 self.since_ms = turn.now_ms();
             }
-            turn.context.log(ended.exchange.record.as_deref());
+            turn.context
+                .complete(std::mem::take(&mut ended.exchange.record));
             let is_cut = ended.exchange.progress == Progress::Cut;
             let is_persistent = ended.is_persistent();
             self.release_content(turn, ended.exchange.id, is_persistent);

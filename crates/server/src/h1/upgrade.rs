@@ -110,9 +110,7 @@ impl H1 {
         let fields = handshake.fields(opening);
         wire::push_interim(exchange.out.tail(), SWITCHING_PROTOCOLS, &fields);
         exchange.progress = Progress::Done;
-        if let Some(record) = &mut exchange.record {
-            record.status = SWITCHING_PROTOCOLS;
-        }
+        exchange.record.begin(SWITCHING_PROTOCOLS, 0);
         queued.encoding.framing.persistent = true;
         self.reading = Reading::Upgraded(Box::new(websocket));
     }

@@ -4,7 +4,6 @@ use wire::h2::{ErrorCode, ReceiveWindow, Scope, Violation, frame};
 
 use super::websocket::Carried;
 use super::{H2, Leaving, RESET_REMEMBERED, RESETS_REPEATED, Reading, Reset};
-use crate::access_log::CLIENT_CLOSED_REQUEST;
 use crate::app::{Abort, App};
 use crate::exchange::{Progress, Unfinished};
 use crate::link::{Fate, Turn};
@@ -141,12 +140,9 @@ impl H2 {
         }
         H2::lose_websocket(&mut self.handlers, turn, &mut stream);
         let exchange = &mut stream.exchange;
-        if let Some(record) = &mut exchange.record {
-            if record.status == 0 {
-                (record.status, record.content_bytes) = (CLIENT_CLOSED_REQUEST, 0);
-            }
-            turn.context.log(Some(record));
-        }
+        let mut record = std::mem::take(&mut exchange.record);
+        record.abandon(false);
+        turn.context.complete(record);
     }
 
     /// Drops the record of a stream that was truncated, whose end is written.

@@ -265,7 +265,8 @@ impl H2 {
         let Some(stream) = self.streams.get_mut(index) else {
             return false;
         };
-        turn.context.log(stream.exchange.record.take().as_deref());
+        let record = std::mem::take(&mut stream.exchange.record);
+        turn.context.complete(record);
         self.release_content(turn.context, index);
         let Some(stream) = self.streams.get_mut(index) else {
             return false;
@@ -323,9 +324,7 @@ impl H2 {
         self.flood.progress();
         self.priorities.sent_bytes += count as u64;
         stream.earn(count, &turn.context.timeouts, turn.context.clock.now_ms());
-        if let Some(record) = &mut stream.exchange.record {
-            record.content_bytes += count as u64;
-        }
+        stream.exchange.record.add_content(count as u64);
         Step::Sent
     }
 
@@ -519,9 +518,7 @@ fn add_part<A: App>(
     let before = tail.len();
     stream.encoding.delimiter.push_part(tail, &part);
     let added = tail.len() - before;
-    if let Some(record) = &mut stream.exchange.record {
-        record.content_bytes += added as u64;
-    }
+    stream.exchange.record.add_content(added as u64);
 }
 
 /// Marks the frame at `start` as the last of its stream.

@@ -13,9 +13,9 @@ use super::handlers::guarded;
 use super::input::compression;
 use super::stream::{Encoding, Stream};
 use super::{H2, Leaving};
-use crate::access_log::LogRecord;
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{Abort, App, Content, Outcome, Request};
+use crate::context::record::Record;
 use crate::context::{Context, REQUEST_SPARE_BYTES};
 use crate::exchange::content::{Inbound, Taker};
 use crate::exchange::output::Output;
@@ -296,10 +296,11 @@ impl H2 {
         let is_over = outcome == Ok(Outcome::Responded) && frames.has_ended;
         if is_over && new.is_last && context.responder.is_usual {
             self.idle_since_ms = context.clock.now_ms();
-            if context.log.is_some() {
-                let sent = (context.responder.status, context.responder.content_bytes);
+            let status = context.responder.status;
+            if context.is_recorded && (status != 200 || !context.is_only_counted(head.method)) {
+                let sent = (status, context.responder.content_bytes);
                 let record = record(turn, Some(head), sent);
-                turn.context.log(record.as_deref());
+                turn.context.complete(record);
             }
             return;
         }
@@ -562,16 +563,15 @@ fn block_limits(context: &Context) -> BlockLimits {
     }
 }
 
-/// A line for the access log, if there is one.
+/// What is to be recorded of a request.
 pub(super) fn record<A: App>(
     turn: &Turn<'_, A>,
     head: Option<&RequestHead<'_>>,
-    (status, content_bytes): (u16, u64),
-) -> Option<Box<LogRecord>> {
-    turn.context.log.as_ref()?;
-    let mut record = LogRecord::new(turn.link.client, head.map(Head::of), turn.now_ms());
-    (record.status, record.content_bytes) = (status, content_bytes);
-    Some(Box::new(record))
+    sent: (u16, u64),
+) -> Record {
+    let head = head.map(Head::of);
+    turn.context
+        .record(turn.link.client, head, turn.now_ms(), sent)
 }
 
 /// The announced length of the content; `None` if it ends with its stream.

@@ -191,11 +191,10 @@ impl H2 {
         };
         self.respond(turn, index, Command::BeginOpen(response));
         // As over HTTP/1.1, its line in the log is that of its handshake.
-        let record = self
-            .streams
-            .get_mut(index)
-            .and_then(|stream| stream.exchange.record.take());
-        turn.context.log(record.as_deref());
+        if let Some(stream) = self.streams.get_mut(index) {
+            let record = std::mem::take(&mut stream.exchange.record);
+            turn.context.complete(record);
+        }
     }
 
     /// Octets arrive on a stream that carries a WebSocket.

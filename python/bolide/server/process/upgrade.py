@@ -66,11 +66,13 @@ class Inherited:
 
     addresses: Sequence[Address]
     redirecting: Sequence[Address]
+    management: Sequence[Address]
     report_fd: int
 
     def take_files(self, listeners: list[Listener]) -> None:
         """Own the files of the UNIX sockets that the old process owned."""
-        files = {each.fd: each.path for each in (*self.addresses, *self.redirecting)}
+        passed = (*self.addresses, *self.redirecting, *self.management)
+        files = {each.fd: each.path for each in passed}
         for index, each in enumerate(listeners):
             if files.get(each.socket.fileno()):
                 listeners[index] = each.owned()
@@ -81,7 +83,11 @@ class Inherited:
             os.write(self.report_fd, SERVES)
 
 
-def start(listeners: Sequence[Listener], redirecting: Sequence[Listener]) -> Upgrade:
+def start(
+    listeners: Sequence[Listener],
+    redirecting: Sequence[Listener],
+    management: Sequence[Listener],
+) -> Upgrade:
     """Start the new process.
 
     Raises:
@@ -93,9 +99,11 @@ def start(listeners: Sequence[Listener], redirecting: Sequence[Listener]) -> Upg
         "report_fd": write_fd,
         "listeners": [_described(each) for each in listeners],
         "redirecting": [_described(each) for each in redirecting],
+        "management": [_described(each) for each in management],
     }
     environ = {**os.environ, VARIABLE: json.dumps(passed)}
-    fds = [write_fd, *(each.socket.fileno() for each in (*listeners, *redirecting))]
+    sockets = (*listeners, *redirecting, *management)
+    fds = [write_fd, *(each.socket.fileno() for each in sockets)]
     try:
         with ExitStack() as stack:
             for fd in fds:
@@ -130,6 +138,7 @@ def inherited(environ: MutableMapping[str, str], scheme: str) -> Inherited | Non
         found = Inherited(
             [Address(fd=fd, path=path, scheme=scheme) for fd, path in passed["listeners"]],
             [Address(fd=fd, path=path) for fd, path in passed["redirecting"]],
+            [Address(fd=fd, path=path) for fd, path in passed.get("management", ())],
             passed["report_fd"],
         )
         os.set_inheritable(found.report_fd, False)

@@ -1,0 +1,50 @@
+//! What is kept of a request until its response is complete: its line in the access log, and what is counted of it.
+
+use crate::access_log::{CLIENT_CLOSED_REQUEST, LogRecord};
+use crate::context::metrics::Tally;
+
+/// Empty if there is neither a log nor metrics, or once it was used.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) line: Option<Box<LogRecord>>,
+    pub(crate) tally: Option<Tally>,
+}
+
+impl Record {
+    /// The response starts.
+    pub(crate) fn begin(&mut self, status: u16, content_bytes: u64) {
+        if let Some(line) = &mut self.line {
+            (line.status, line.content_bytes) = (status, content_bytes);
+        }
+        if let Some(tally) = &mut self.tally {
+            tally.status = status;
+        }
+    }
+
+    /// Content follows.
+    #[inline]
+    pub(crate) fn add_content(&mut self, bytes: u64) {
+        if let Some(line) = &mut self.line {
+            line.content_bytes += bytes;
+        }
+    }
+
+    /// The client has left. If it has got nothing, or the response `is_unsent`, there was none.
+    pub(crate) fn abandon(&mut self, is_unsent: bool) {
+        if let Some(line) = &mut self.line
+            && (line.status == 0 || is_unsent)
+        {
+            (line.status, line.content_bytes) = (CLIENT_CLOSED_REQUEST, 0);
+        }
+        if let Some(tally) = &mut self.tally
+            && is_unsent
+        {
+            tally.status = 0;
+        }
+    }
+
+    /// Memory held, in bytes, besides its own.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.line.as_ref().map_or(0, |line| line.held_bytes())
+    }
+}

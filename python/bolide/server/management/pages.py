@@ -1,0 +1,242 @@
+"""What the management listener has at each path.
+
+| path | method | response |
+| --- | --- | --- |
+| /metrics | GET | OpenMetrics text |
+| /health | GET | 200 if a worker serves or drains, otherwise 503 |
+| /ready | GET | 200 if requests are served, 503 while the server starts or stops |
+| /status | GET | JSON: the server, its workers, the options that are not defaults |
+| /reload, /stop | POST | 202: the same as HUP and TERM |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bolide import _core
+from bolide.config.settings import table
+from bolide.server.management import exposition
+from bolide.server.management.counts import CAUSES, PREFIX, Family, Tally, by_family, families
+from bolide.server.management.request import Reply, Request, sentence
+
+if TYPE_CHECKING:
+    from bolide.config.settings import Settings
+    from bolide.server.workers import Worker, Workers
+
+SECRET_OPTIONS = ("key", "key_password_file")
+"""Options whose values are not shown: where secrets are."""
+STATES = ("starting", "serving", "draining")
+RESULTS = ("completed", "failed")
+REQUESTS = f"{PREFIX}http_requests"
+CONNECTIONS = f"{PREFIX}connections"
+Action = Callable[[], None]
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What the pages know of the server."""
+
+    workers: Workers
+    tally: Tally
+    name: Callable[[], str]
+    """Its application."""
+    settings: Callable[[], Settings]
+    is_stopping: Callable[[], bool]
+    reload: Action
+    stop: Action
+    began_unix_s: float
+
+
+class Pages:
+    """The responses."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._pages: dict[str, Callable[[], Reply]] = {
+            "/metrics": self._metrics,
+            "/health": self._health,
+            "/ready": self._ready,
+            "/status": self._status,
+        }
+        self._commands = {"/reload": self._reload, "/stop": self._stop}
+
+    def serve(self, request: Request) -> tuple[Reply, Action | None]:
+        """Return the response to a request, and what to do after it."""
+        if (page := self._pages.get(request.path)) is not None:
+            if request.method in ("GET", "HEAD"):
+                return page(), None
+            return sentence(405, "this page is read with GET", Allow="GET, HEAD"), None
+        if (command := self._commands.get(request.path)) is not None:
+            if request.method == "POST":
+                return command()
+            return sentence(405, "this is a command; use POST", Allow="POST"), None
+        known = ", ".join((*self._pages, *self._commands))
+        return sentence(404, f"there is nothing here, but at {known}"), None
+
+    @property
+    def _state(self) -> str:
+        if self._server.is_stopping():
+            return "draining"
+        return "serving" if self._server.workers.is_started else "starting"
+
+    def _count(self, *states: str) -> int:
+        return sum(state_of(each) in states for each in self._server.workers)
+
+    def _health(self) -> Reply:
+        serving = self._count("serving", "draining")
+        return sentence(200 if serving else 503, f"{serving} workers serve")
+
+    def _ready(self) -> Reply:
+        is_ready = self._state == "serving" and self._count("serving") > 0
+        return sentence(
+            200 if is_ready else 503, self._state if is_ready else f"not ready: {self._state}"
+        )
+
+    def _metrics(self) -> Reply:
+        running = [each.counts for each in self._server.workers if each.counts is not None]
+        counted = by_family(self._server.tally.totals(running))
+        text = exposition.text([*own_families(self._server), *counted.values()])
+        return Reply(200, text.encode(), exposition.CONTENT_TYPE)
+
+    def _status(self) -> Reply:
+        workers = self._server.workers
+        status = {
+            "version": _core.__version__,
+            "pid": os.getpid(),
+            "application": self._server.name(),
+            "state": self._state,
+            "is_reloading": workers.is_reloading,
+            "age_s": round(time.time() - self._server.began_unix_s, 3),
+            "workers": [described(each) for each in workers],
+            "exits": dict(self._server.tally.exits),
+            "reloads": dict(self._server.tally.reloads),
+            "options": options_set(self._server.settings()),
+        }
+        content = json.dumps(status, indent=2).encode() + b"\n"
+        return Reply(200, content, "application/json")
+
+    def _reload(self) -> tuple[Reply, Action | None]:
+        if self._state != "serving":
+            return sentence(409, f"it cannot reload now: it is {self._state}"), None
+        return sentence(202, "reloading"), self._server.reload
+
+    def _stop(self) -> tuple[Reply, Action | None]:
+        if self._state == "draining":
+            return sentence(409, "it is stopping already"), None
+        return sentence(202, "stopping"), self._server.stop
+
+
+def own_families(server: Server) -> list[tuple[Family, Sequence[Number]]]:
+    """Return what the supervisor itself counts."""
+    states = [state_of(each) for each in server.workers]
+    lag_s = max((busy_s(each) for each in server.workers), default=0.0)
+    exits, reloads = server.tally.exits, server.tally.reloads
+    values: dict[str, Sequence[Number]] = {
+        "bolide": [1],
+        "start_time_seconds": [server.began_unix_s],
+        "workers": [states.count(state) for state in STATES],
+        "worker_exits": [exits[cause] for cause in CAUSES],
+        "reloads": [reloads[result] for result in RESULTS],
+        "event_loop_lag_seconds": [lag_s],
+    }
+    return [(family, values[family.name.removeprefix(PREFIX)]) for family in supervisor_families()]
+
+
+def supervisor_families() -> list[Family]:
+    """Return the families that are not of workers."""
+    causes = "; ".join(f"{cause}: {meaning}" for cause, meaning in CAUSES.items())
+    version = (("version", (_core.__version__,)),)
+    lag = (
+        "The longest time for which a worker has now not looked for events; 0 if all wait for them."
+    )
+    return [
+        Family(PREFIX.removesuffix("_"), "info", "", "The server's version.", version),
+        Family(
+            f"{PREFIX}start_time_seconds",
+            "gauge",
+            "seconds",
+            "When the server was started, in seconds since 1970.",
+        ),
+        Family(f"{PREFIX}workers", "gauge", "", "Workers by state.", (("state", STATES),)),
+        Family(
+            f"{PREFIX}worker_exits",
+            "counter",
+            "",
+            f"Workers that have ended, by cause. {causes}.",
+            (("cause", tuple(CAUSES)),),
+        ),
+        Family(
+            f"{PREFIX}reloads",
+            "counter",
+            "",
+            "Reloads that have ended, by result.",
+            (("result", RESULTS),),
+        ),
+        Family(f"{PREFIX}event_loop_lag_seconds", "gauge", "seconds", lag),
+    ]
+
+
+def all_families() -> list[Family]:
+    """Return every family, in the order of the text."""
+    return [*supervisor_families(), *families()]
+
+
+def described(each: Worker) -> dict[str, Any]:
+    """Return what the status shows of a worker."""
+    numbers = by_family(each.counts.read()) if each.counts is not None else {}
+    return {
+        "number": each.number,
+        "pid": each.child.pid,
+        "state": state_of(each),
+        "age_s": round(time.monotonic() - each.child.born, 3),
+        "rss_bytes": rss_bytes(each.child.pid),
+        "requests": sum(numbers[REQUESTS][1]) if numbers else 0,
+        "connections": numbers[CONNECTIONS][1][0] if numbers else 0,
+        "busy_s": round(busy_s(each), 3),
+    }
+
+
+def state_of(each: Worker) -> str:
+    """Return a worker's state, as metrics and status name it."""
+    return each.state.name.lower()
+
+
+def busy_s(each: Worker) -> float:
+    """Return for how long a worker has not looked for events; 0 if it waits for them."""
+    since_ms = each.counts.busy_since_ms if each.counts is not None else 0
+    return max(0.0, time.monotonic() - since_ms / 1000) if since_ms else 0.0
+
+
+def rss_bytes(pid: int) -> int:
+    """Return the memory of a process that is not swapped; 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def options_set(settings: Settings) -> dict[str, Any]:
+    """Return the options that are not defaults, without those that name secrets."""
+    values = {option.name: _value(settings, option.name) for option in table()}
+    return {
+        option.name: _shown(values[option.name])
+        for option in table()
+        if values[option.name] != option.default and option.name not in SECRET_OPTIONS
+    }
+
+
+def _value(settings: Settings, name: str) -> Any:
+    return settings.core[name] if name in settings.core else getattr(settings, name)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_shown(each) for each in value]
+    return value if isinstance(value, bool | int | float | str) else str(value)
