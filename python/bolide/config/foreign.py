@@ -91,7 +91,6 @@ ADVICE = {
     "--no-access-log": "leave it out: the access log is off by default",
     "--no-date-header": "Date is always sent (RFC 9110 section 6.6.1)",
     "--pid": "use --pid-file",
-    "--preload": "pass the application object to bolide.run in a program",
     "--process-name": SERVICE_MANAGER,
     "--proxy-headers": NOT_YET_FORWARDED,
     "--proxy-protocol": "Bolide does not read the PROXY protocol yet",
@@ -163,7 +162,6 @@ NAMES = {
     "keepalive": "--keep-alive",
     "limit_request_field_size": "--limit-request-field_size",
     "pidfile": "--pid",
-    "preload_app": "--preload",
     "proc_name": "--name",
     "use_reloader": "--reload",
 }

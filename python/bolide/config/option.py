@@ -18,6 +18,7 @@ TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")
 ORIGIN_FORMS = '"*", "same", or origins such as "https://example.org"'
 SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([kmgt]?)(?:i?b)?", re.IGNORECASE)
+PROCESSORS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 STREAM_WORDS = ("stdout", "stderr", "none")
 """Words that other programs accept where a log is named."""
 
@@ -89,6 +90,30 @@ class Count:
         if value == "auto":
             return len(os.sched_getaffinity(0))
         return Number(1, 1024, 'or "auto": one for each processor').parse(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Processors:
+    """Numbers of processors, or "auto" for those that this process may use; empty for none."""
+
+    metavar: str = "LIST|auto"
+
+    def parse(self, value: object) -> tuple[int, ...]:
+        """Parse a list such as 0,2,4-7."""
+        if value == "auto":
+            return tuple(sorted(os.sched_getaffinity(0)))
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list | tuple):
+            value = [value]
+        found: list[int] = []
+        for part in value:
+            numbers = PROCESSORS.fullmatch(str(part))
+            if numbers is None or isinstance(part, bool):
+                raise ValueError('is not a list of processors; give one like 0,2,4-7, or "auto"')
+            first, last = int(numbers[1]), int(numbers[2] or numbers[1])
+            found += range(first, last + 1)
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from bolide.config.option import (
     Origins,
     PathPrefix,
     Paths,
+    Processors,
     Size,
     SocketPath,
     Switch,
@@ -262,6 +263,28 @@ class Settings:
         "requests need their threads. auto is $TMPDIR or, if that is not set, /var/tmp, because "
         '/tmp is often memory; "off" lets threads wait for their clients. On by default, because '
         "otherwise as many clients as there are threads can stop a worker.",
+    )
+    preload: bool = row(
+        False,
+        Switch(),
+        PROCESSES,
+        "Import the application once, before the workers are started: they share the memory of "
+        "what was imported. HUP then does not import it again, USR2 does. It must not start "
+        "threads or open connections while it is imported.",
+    )
+    on_worker_start: str = row(
+        "",
+        Text("MODULE:FUNCTION", may_be_empty=True),
+        PROCESSES,
+        "Function to call in each worker process before it imports the application or, with "
+        "`preload`, before it uses it. It gets the worker's number, from 1 on.",
+    )
+    cpu_affinity: tuple[int, ...] = row(
+        (),
+        Processors(),
+        PROCESSES,
+        "Processors to which the workers are bound, one each in turn: a list such as 0,2,4-7, or "
+        '"auto" for those that the server may use. What the application starts is bound too.',
     )
     loop: str = row(
         "asyncio",

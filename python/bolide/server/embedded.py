@@ -33,6 +33,9 @@ PROCESS_OPTIONS = (
     "worker_lifetime_s",
     "worker_memory_max",
     "pid_file",
+    "preload",
+    "on_worker_start",
+    "cpu_affinity",
 )
 SUPERVISOR_OPTIONS = ("management",)
 

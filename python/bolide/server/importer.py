@@ -54,6 +54,36 @@ def load(target: str, settings: Settings) -> Application:
         LoadError: the module was found, but raised while it ran, or its factory did.
         ConfigError: there is no such module, file or attribute, or it is not an application.
     """
+    attribute = FACTORY if settings.factory else ATTRIBUTE
+    return check(*find(target, settings, attribute), settings)
+
+
+def call(option: str, target: str, settings: Settings, number: int) -> None:
+    """Call the function that an option names, with a number.
+
+    Raises:
+        LoadError: it raised, or its module did while it ran.
+        ConfigError: there is no such function.
+    """
+    if not all(target.partition(":")):
+        raise ConfigError(f"{option}: {target!r} names no function; give MODULE:FUNCTION")
+    found, name = find(target, settings, "")
+    if not callable(found) or is_coroutine_function(found):
+        what = f"{option}: {name} is {described(found)}"
+        raise ConfigError(f"{what}; give a function that is not a coroutine function")
+    try:
+        found(number)
+    except BaseException as error:
+        raise _failed(f"calling {name}", error) from error
+
+
+def find(target: str, settings: Settings, attribute: str) -> tuple[object, str]:
+    """Return what a target names, and its name; `attribute` is the default, if any.
+
+    Raises:
+        LoadError: the module was found, but raised while it ran.
+        ConfigError: there is no such module, file or attribute.
+    """
     place, colon, attributes = target.partition(":")
     if not place or (colon and not attributes):
         missing = "application" if place else "module"
@@ -66,8 +96,11 @@ def load(target: str, settings: Settings) -> Application:
         raise ConfigError(f"{place!r} is a folder; {_inside(place)}")
     is_file = place.endswith(".py") or os.sep in place
     module = _import_file(place) if is_file else _import_module(place)
-    attributes = attributes or (FACTORY if settings.factory else ATTRIBUTE)
-    return check(_attribute(module, place, attributes, settings), f"{place}:{attributes}", settings)
+    attributes = attributes or attribute
+    name = f"{place}:{attributes}"
+    if not attribute and not hasattr(module, attributes.partition(".")[0]):
+        raise ConfigError(f"{place} has no attribute {attributes!r}")
+    return _attribute(module, place, attributes, settings), name
 
 
 def _attribute(module: ModuleType, place: str, attributes: str, settings: Settings) -> object:

@@ -22,8 +22,9 @@ BOUND = (
     "redirect_to_https",
     "pid_file",
     "management",
+    "preload",
 )
-"""Options that say where the server listens, and where its process id is."""
+"""Options that say where the server listens, and what it does before its first worker."""
 
 
 def unchangeable_kept(now: Settings, read: Settings) -> Settings:

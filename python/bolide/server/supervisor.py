@@ -41,7 +41,7 @@ from bolide.server import (
 from bolide.server.logs import logger
 from bolide.server.management import pages
 from bolide.server.management.management import Management
-from bolide.server.process import upgrade
+from bolide.server.process import preload, upgrade
 from bolide.server.process.access_log import open_access_log
 from bolide.server.process.pid_file import PidFile
 from bolide.server.process.socket_access import SocketAccess
@@ -128,7 +128,7 @@ class Supervisor:
         self._redirecting = self._open_redirecting()
         self._management = self._open_management()
         self._began_unix_s = time.time()
-        self._job = self._first_job(source, loop_name, access_log_fd)
+        self._job = self._first_job(self._preloaded(source), loop_name, access_log_fd)
         self._workers = Workers(
             self._job,
             self._selector,
@@ -137,6 +137,18 @@ class Supervisor:
             reloaded=self._reloaded,
             failed=self._fail,
         )
+
+    def _preloaded(self, source: Application | str) -> Application | str:
+        """Return the application, if it is to be imported before the workers start."""
+        if not self._settings.preload or not isinstance(source, str):
+            return source
+        try:
+            return preload.load(source, self._settings)
+        except BaseException:
+            self._management.close()
+            listener.close_all(self._listeners)
+            listener.close_all(self._redirecting)
+            raise
 
     def _first_job(
         self, source: Application | str, loop_name: str, access_log_fd: int | None
@@ -314,6 +326,8 @@ class Supervisor:
         self._job = with_siblings(job)
         logs.configure(self._settings.log_level)
         logger.info("reloading: replacing %s", in_words(self._workers.count))
+        if self._settings.preload:
+            logger.info("the application is not imported again, because of preload: USR2 does that")
         self._systemd.reloading()
         self._workers.reload(self._job)
 

@@ -88,16 +88,25 @@ class Job:
         return self.certificates is not None or self.settings.has_log_file
 
 
-def run(job: Job, seat: int | None, channel_fd: int | None, report_fd: int) -> int:
-    """Serve until a signal; return the exit code.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one worker has for itself."""
 
-    The worker has a `seat` among its siblings, if there are any. Other certificates, and another
-    access log, arrive at `channel_fd`.
-    """
+    number: int
+    """From 1 on; its successor has the same."""
+    seat: int | None
+    """Among its siblings; None if there are none."""
+    channel_fd: int | None
+    """Where other certificates, and another access log, arrive."""
+
+
+def run(job: Job, place: Place, report_fd: int) -> int:
+    """Serve until a signal; return the exit code."""
     global is_worker
     is_worker = True
     _core.follow(job.lifeline_fd, job.settings.graceful_timeout_ms + ORPHAN_MS)
     try:
+        _prepare(job.settings, place.number)
         if isinstance(job.source, str):
             app = importer.load(job.source, job.settings)
             logs.keep_enabled()
@@ -107,8 +116,8 @@ def run(job: Job, seat: int | None, channel_fd: int | None, report_fd: int) -> i
         service = Service(app, job.settings, job.access_log_fd, tls)
         if job.access_log_fd is not None:
             os.close(job.access_log_fd)  # the service has its own, which may be replaced
-        if job.siblings is not None and seat is not None:
-            service.server.join(job.siblings, seat)
+        if job.siblings is not None and place.seat is not None:
+            service.server.join(job.siblings, place.seat)
         if job.counts is not None:
             service.server.measure(job.counts)
         if isinstance(app, WsgiApplication):
@@ -118,9 +127,27 @@ def run(job: Job, seat: int | None, channel_fd: int | None, report_fd: int) -> i
         return _report_failure(report_fd, EXIT_MISTAKE, error)
     with asyncio.Runner(loop_factory=lambda: loop.new(job.loop_name, service.server)) as runner:
         try:
-            return runner.run(_serve(job, service, channel_fd, report_fd))
+            return runner.run(_serve(job, service, place.channel_fd, report_fd))
         except SystemExit as error:  # of a request's handler, it is that request's error
             return _exited(error)
+
+
+def _prepare(settings: Settings, number: int) -> None:
+    """Bind the worker to its processor, and call the application's hook.
+
+    Raises:
+        ConfigError: there is no such processor, or the hook failed.
+    """
+    if cpus := settings.cpu_affinity:
+        cpu = cpus[(number - 1) % len(cpus)]
+        try:
+            os.sched_setaffinity(0, {cpu})
+        except OSError:
+            text = f"cpu_affinity: this process may not use processor {cpu}"
+            raise ConfigError(text) from None
+    if settings.on_worker_start:
+        importer.call("on_worker_start", settings.on_worker_start, settings, number)
+        logs.keep_enabled()
 
 
 async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: int) -> int:

@@ -313,7 +313,8 @@ class Workers:
                 used = self._job.certificates
                 channel, channel_fd = open_channel(used.generation if used else None)
                 close_fds.append(channel.fd)
-            work = partial(worker.run, replace(self._job, counts=counts), seat, channel_fd)
+            place = worker.Place(slot.number, seat, channel_fd)
+            work = partial(worker.run, replace(self._job, counts=counts), place)
             started = child.start(work, close_fds, self._signals)
         except OSError as error:
             if channel is not None:

@@ -1,0 +1,43 @@
+"""Imports the application before the workers are forked, so that they share what was imported.
+
+The pages stay shared as long as nobody writes to them. The collector would write to every one, so
+`child.start` excludes what exists before a fork from it (gc.freeze).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from bolide.server import importer, logs, worker
+from bolide.server.logs import logger
+
+if TYPE_CHECKING:
+    from bolide.config.settings import Settings
+    from bolide.interface import Application
+
+
+def load(target: str, settings: Settings) -> Application:
+    """Import the application that `target` names.
+
+    Raises:
+        ConfigError: it cannot be imported; a traceback was written to standard error.
+    """
+    before = set(threading.enumerate())
+    worker.is_worker = True  # the module must not start a server while it is imported
+    try:
+        app = importer.load(target, settings)
+    except importer.LoadError as error:
+        sys.stderr.write(error.details)
+        raise
+    finally:
+        worker.is_worker = False
+    logs.keep_enabled()
+    if started := sorted(each.name for each in set(threading.enumerate()) - before):
+        text = (
+            "workers do not have the threads that %s started while it was imported (%s); start "
+            "them in its startup or in on_worker_start, or leave preload out"
+        )
+        logger.warning(text, target, ", ".join(started))
+    return app

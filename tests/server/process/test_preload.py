@@ -1,0 +1,175 @@
+"""An application that is imported once, hooks of workers, and their processors."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from bolide.config.settings import resolve
+from bolide.errors import ConfigError
+from support.server import Server, Start, command
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+APP = """
+import os, sys, threading
+import bolide
+
+app = bolide.App()
+IMPORTED_BY = os.getpid()
+HOOKED = []
+{more}
+
+@app.get("/")
+def imported_by(request):
+    return f"{{IMPORTED_BY}} {{os.getpid()}}"
+
+@app.get("/state")
+def state(request):
+    return {{"hooked": HOOKED, "cpus": sorted(os.sched_getaffinity(0)), "pid": os.getpid()}}
+"""
+HOOK = """
+import os, sys
+
+def start(number):
+    sys.stderr.write(f"hook {number} {'app' in sys.modules}\\n")  # one line, in one write
+    if "app" in sys.modules:
+        sys.modules["app"].HOOKED.append([number, os.getpid()])
+
+def fails(number):
+    raise LookupError("broken")
+
+async def coroutine(number): ...
+"""
+
+
+def write(folder: Path, more: str = "") -> None:
+    (folder / "app.py").write_text(APP.format(more=more))
+    (folder / "hook.py").write_text(HOOK)
+
+
+def get(server: Server) -> list[int]:
+    """Return by which process the application was imported, and which one has responded."""
+    with server.connect() as client:
+        return [int(word) for word in client.get("/").content.split()]
+
+
+def test_the_application_is_imported_by_the_supervisor(start: Start, tmp_path: Path) -> None:
+    write(tmp_path)
+    server = start("app:app", "--preload", "--workers", "2", cwd=tmp_path)
+    before = server.workers()
+    imported_by, pid = get(server)
+    assert imported_by == server.pid and pid in before
+    write(tmp_path, "raise LookupError('broken')")
+    server.signal(signal.SIGHUP)
+    server.wait_line("the application is not imported again, because of preload: USR2 does that$")
+    server.wait_line("reloaded in .*: 2 workers$")
+    wait_until(lambda: not set(server.workers()) & set(before))
+    assert get(server)[0] == server.pid
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "WARN" not in server.errors and "ERROR" not in server.errors
+
+
+def test_without_it_each_worker_imports_the_application(start: Start, tmp_path: Path) -> None:
+    write(tmp_path)
+    imported_by, pid = get(start("app:app", cwd=tmp_path))
+    assert imported_by == pid
+
+
+def test_a_broken_application_is_reported_and_leaves_no_socket(tmp_path: Path) -> None:
+    write(tmp_path, "raise LookupError('broken')")
+    arguments = ("--preload", "--uds", str(tmp_path / "socket"))
+    code, _, errors = command("serve", "app:app", *arguments, cwd=tmp_path)
+    assert code == 2
+    assert errors.count("raise LookupError('broken')") == 1
+    assert errors.endswith("\nbolide: error: importing app failed: LookupError: broken\n")
+    assert not (tmp_path / "socket").exists()
+
+
+def test_a_server_in_the_module_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "bolide.run(app)")
+    code, _, errors = command("serve", "app:app", "--preload", cwd=tmp_path)
+    assert code == 2
+    assert "bolide.run() was called while a worker imported the application" in errors
+
+
+def test_threads_of_the_import_are_a_warning(start: Start, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "over = threading.Event()\n"
+        "threading.Thread(target=over.wait, name='metrics', daemon=True).start()",
+    )
+    server = start("app:app", "--preload", cwd=tmp_path)
+    text = (
+        r"WARN  bolide: workers do not have the threads that app:app started while .* \(metrics\)"
+    )
+    assert re.search(text, server.errors)
+
+
+@pytest.mark.parametrize("preload", [True, False])
+def test_a_hook_is_called_in_each_worker(start: Start, tmp_path: Path, preload: bool) -> None:
+    write(tmp_path)
+    options = ["--on-worker-start", "hook:start", "--workers", "2"]
+    server = start("app:app", *options, *["--preload"] * preload, cwd=tmp_path)
+    for number in (1, 2):
+        assert server.errors.count(f"hook {number} {preload}\n") == 1
+    with server.connect() as client:
+        found = client.get("/state").json()
+    number = server.workers().index(found["pid"]) + 1
+    assert found["hooked"] == ([[number, found["pid"]]] if preload else [])
+
+
+@pytest.mark.parametrize(
+    ("hook", "message"),
+    [
+        ("hook:fails", "calling hook:fails failed: LookupError: broken"),
+        (
+            "hook:coroutine",
+            "on_worker_start: hook:coroutine is the function .*; give a function that is .*",
+        ),
+        ("hook:nothing", "hook has no attribute 'nothing'"),
+        ("hook", "on_worker_start: 'hook' names no function; give MODULE:FUNCTION"),
+        ("missing:start", "no module named 'missing' in .*"),
+    ],
+)
+def test_a_hook_that_fails_is_a_mistake(tmp_path: Path, hook: str, message: str) -> None:
+    write(tmp_path)
+    code, _, errors = command("serve", "app:app", "--on-worker-start", hook, cwd=tmp_path)
+    assert code == 2
+    assert re.search(rf"bolide: error: {message}\n$", errors), errors
+    assert ("in fails\n" in errors) == (hook == "hook:fails")
+
+
+def test_workers_are_bound_to_processors_in_turn(start: Start, tmp_path: Path) -> None:
+    write(tmp_path)
+    server = start("app:app", "--cpu-affinity", "auto", "--workers", "3", cwd=tmp_path)
+    allowed = sorted(os.sched_getaffinity(0))
+    for index, pid in enumerate(server.workers()):
+        assert os.sched_getaffinity(pid) == {allowed[index % len(allowed)]}
+    assert os.sched_getaffinity(server.pid) == set(allowed)
+
+
+def test_a_processor_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    write(tmp_path)
+    code, _, errors = command("serve", "app:app", "--cpu-affinity", "9999", cwd=tmp_path)
+    assert code == 2
+    assert errors.endswith("error: cpu_affinity: this process may not use processor 9999\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "cpus"), [("0,2,4-6", (0, 2, 4, 5, 6)), ([1, "3"], (1, 3)), (5, (5,)), ("", ())]
+)
+def test_lists_of_processors(given: object, cpus: tuple[int, ...]) -> None:
+    assert resolve({"cpu_affinity": given}, environ={}).cpu_affinity == cpus
+
+
+@pytest.mark.parametrize("given", ["all", "1-", [True], 1.5, "-1"])
+def test_what_is_no_list_of_processors(given: object) -> None:
+    with pytest.raises(ConfigError, match=r"cpu_affinity=: .* is not a list of processors; give"):
+        resolve({"cpu_affinity": given}, environ={})
