@@ -12,6 +12,7 @@ pub(crate) mod forked;
 mod lent;
 pub(crate) mod reuse;
 mod slots;
+mod text;
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -28,6 +29,7 @@ pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thr
 pub(crate) use forked::leave_if_forked;
 pub(crate) use lent::LentResponder;
 pub(crate) use slots::{Awaitable, step_directly};
+pub(crate) use text::{ascii, latin1, text};
 
 /// Smaller objects are created without checking how much memory is left.
 const CHECKED_BYTES_MIN: usize = 4096;
@@ -358,68 +360,9 @@ pub(crate) fn holds<T>(list: &Bound<'_, PyList>, objects: &[Py<T>]) -> bool {
     items.iter().copied().eq(addresses)
 }
 
-/// The characters of a str that is all ASCII; None for instances of derived classes.
-#[cfg(Py_3_14)]
-#[inline]
-pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
-    let utf8 = text.to_str().ok()?;
-    (text.is_exact_instance_of::<PyString>() && utf8.len() == text.len().ok()?)
-        .then_some(utf8.as_bytes())
-}
-
-/// The characters of a str that is all ASCII, without a call; None for instances of derived classes.
-#[cfg(not(Py_3_14))]
-#[inline]
-pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
-    // SAFETY: it is a str.
-    if unsafe { ffi::PyUnicode_IS_COMPACT_ASCII(text.as_ptr()) } == 0 {
-        return None;
-    }
-    // SAFETY: as above, and compact: its characters follow its header.
-    let data = unsafe { ffi::PyUnicode_DATA(text.as_ptr()) };
-    // SAFETY: as above.
-    let length = unsafe { ffi::PyUnicode_GET_LENGTH(text.as_ptr()) };
-    // SAFETY: that many characters of one byte, which nothing changes as long as the str is borrowed.
-    Some(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), usize::try_from(length).ok()?) })
-}
-
-/// A str in which each byte is one character (Latin-1).
-#[inline]
-pub(crate) fn latin1<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString> {
-    let length = bytes.len().cast_signed();
-    // SAFETY: the kind says one byte for each character, and there are `length` of them; any byte is valid. They are copied.
-    let text = unsafe {
-        ffi::PyUnicode_FromKindAndData(
-            ffi::PyUnicode_1BYTE_KIND as i32,
-            bytes.as_ptr().cast(),
-            length,
-        )
-    };
-    // SAFETY: a new reference, or null when memory is exhausted, which panics as elsewhere.
-    let text = unsafe { Bound::from_owned_ptr(py, text) };
-    // SAFETY: the function returns a str.
-    unsafe { text.cast_into_unchecked() }
-}
-
 // SAFETY: the declaration is CPython's own (bytesobject.h, part of the limited API).
 unsafe extern "C" {
     fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, length: ffi::Py_ssize_t) -> std::ffi::c_int;
-}
-
-/// Text in UTF-8 as a Python object.
-///
-/// # Errors
-/// `MemoryError`; `UnicodeDecodeError` if it is not UTF-8.
-#[inline]
-pub(crate) fn text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyString>> {
-    check_memory(utf8.len())?;
-    let length = ffi::Py_ssize_t::try_from(utf8.len())?;
-    // SAFETY: the slice has that many bytes, which are decoded.
-    let text = unsafe { ffi::PyUnicode_DecodeUTF8(utf8.as_ptr().cast(), length, ptr::null()) };
-    // SAFETY: a new reference, or null with the error set.
-    let text = unsafe { Bound::from_owned_ptr_or_err(py, text) }?;
-    // SAFETY: the function returns a str.
-    Ok(unsafe { text.cast_into_unchecked() })
 }
 
 /// Bytes as a Python object.
