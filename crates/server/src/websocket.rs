@@ -92,7 +92,7 @@ pub(crate) struct WebSocket {
     outgoing: Outgoing,
     liveness: Liveness,
     /// Content of the last ping that no pong was sent for.
-    ping: Option<Vec<u8>>,
+    ping: Option<Box<[u8]>>,
     subscriptions: Vec<Subscription>,
     /// A message was written since the application was last notified that everything was sent.
     awaits_writable: bool,
@@ -115,7 +115,7 @@ fn codings(agreement: Agreement, level: u32) -> Result<Codings, NoMemory> {
         true if !is_there(Inflater::BYTES) => return Err(NoMemory(Inflater::BYTES)),
         true => {
             let inflater = Inflater::new(client.window, true);
-            Incoming::WithContext(inflater.map_err(|lack| NoMemory(lack.0))?)
+            Incoming::WithContext(Box::new(inflater.map_err(|lack| NoMemory(lack.0))?))
         }
         false => Incoming::WithoutContext(None),
     };
@@ -285,9 +285,7 @@ impl WebSocket {
             Event::Message(..) | Event::Pong(_) => {}
             // A pong for the last of several pings is enough (RFC 6455 5.5.3), so a peer that does not read cannot make them pile up.
             Event::Ping(content) if self.state == State::Open => {
-                let ping = self.ping.get_or_insert_default();
-                ping.clear();
-                ping.extend_from_slice(&content);
+                self.ping = Some((*content).into());
             }
             Event::Ping(_) => {}
             Event::Close(close) => self.peer_closed(turn, &close),
@@ -482,7 +480,7 @@ impl WebSocket {
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         let subscriptions = self.subscriptions.capacity() * size_of::<Subscription>();
-        let ping = self.ping.as_ref().map_or(0, Vec::capacity);
+        let ping = self.ping.as_ref().map_or(0, |content| content.len());
         self.receiver.held_bytes()
             + self.outgoing.held_bytes()
             + self.coding.held_bytes()

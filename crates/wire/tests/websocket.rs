@@ -184,7 +184,7 @@ impl Case {
             Deflate::WithoutContext => Incoming::WithoutContext(None),
             Deflate::WithContext => {
                 let inflater = Inflater::new(WindowBits::MAX, true);
-                Incoming::WithContext(inflater.expect("memory"))
+                Incoming::WithContext(Box::new(inflater.expect("memory")))
             }
         };
         Receiver::new(us, incoming)

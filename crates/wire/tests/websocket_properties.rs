@@ -112,7 +112,7 @@ fn received(
         Coding::WithoutContext => Incoming::WithoutContext(None),
         Coding::WithContext(bits) => {
             let window = WindowBits::new(bits).expect("in range");
-            Incoming::WithContext(Inflater::new(window, true).expect("memory"))
+            Incoming::WithContext(Box::new(Inflater::new(window, true).expect("memory")))
         }
     };
     let mut receiver = Receiver::new(us, incoming);

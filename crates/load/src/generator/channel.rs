@@ -212,7 +212,9 @@ impl Channel {
                     None => Incoming::Plain,
                     Some(side) if side.keeps_context => {
                         let inflater = Inflater::new(side.window, true);
-                        Incoming::WithContext(inflater.map_err(|lack| End::Failed(lack.into()))?)
+                        Incoming::WithContext(Box::new(
+                            inflater.map_err(|lack| End::Failed(lack.into()))?,
+                        ))
                     }
                     Some(_) => Incoming::WithoutContext(None),
                 };

@@ -40,8 +40,8 @@ fn next_message<'py>(py: Python<'py>, call: &AsgiCall) -> PyResult<Option<Bound<
     let is_over = call.is_over(py)?;
     let id = call.id(py)?;
     let state = call.exchanges().change(id, |open| {
-        let part = open.content.pop_front();
-        let is_last = open.content_ended && open.content.is_empty();
+        let part = open.take_content();
+        let is_last = open.content_ended && open.has_no_content();
         // Content that is left when a response without content is complete goes to no application.
         (part, is_last, open.is_gone(), open.peer_ended)
     });

@@ -89,7 +89,7 @@ impl Native {
             .exchanges
             .lock()
             .get(&id)
-            .and_then(|exchange| Some(exchange.parts.as_ref()?.clone_ref(py)));
+            .and_then(|exchange| Some(exchange.known_rare()?.parts.as_ref()?.clone_ref(py)));
         let Some(parts) = parts else {
             return Pulled::Failed;
         };
@@ -106,7 +106,9 @@ impl Native {
                 if ends_task(py, &error) {
                     self.calls.runner.keep_fatal(py, error);
                 } else {
-                    let request = exchange.request.as_ref().map(|request| request.bind(py));
+                    let request = exchange
+                        .known_rare()
+                        .and_then(|rare| Some(rare.request.as_ref()?.bind(py)));
                     let request = request.and_then(|request| request.cast::<Request>().ok());
                     log_failure(py, &error, request.map(Bound::as_unbound));
                 }

@@ -34,7 +34,7 @@ impl Awaitable for Part {
         let state = {
             let mut exchanges = self.exchanges.lock();
             exchanges.get_mut(&self.id).map(|exchange| {
-                let part = exchange.content.pop_front();
+                let part = exchange.take_content();
                 exchange.is_read = true;
                 exchange.has_unread &= part.is_some() || !exchange.content_ended;
                 (part, exchange.content_ended, exchange.is_disconnected)

@@ -116,12 +116,9 @@ impl SuspendedHandler {
                 let request = self.request.clone_ref(py).into_any();
                 let parts = parts_of(iterator, context)?;
                 let before = self.exchanges.open(self.id, |exchange| {
-                    let parts = exchange.parts.replace(parts);
-                    (
-                        parts,
-                        exchange.request.replace(request),
-                        exchange.task.take(),
-                    )
+                    let rare = exchange.rare();
+                    let before = (rare.parts.replace(parts), rare.request.replace(request));
+                    (before, exchange.task.take())
                 });
                 drop(before);
                 self.exchanges.post(py, self.id, Command::Stream(owned));
@@ -211,7 +208,7 @@ impl SuspendedHandler {
         self.exchanges
             .lock()
             .get(&self.id)
-            .is_none_or(|exchange| exchange.has_left() || exchange.is_stream_cancelled)
+            .is_none_or(|exchange| exchange.has_left() || exchange.is_stream_cancelled())
     }
 
     fn is_disconnected(&self) -> bool {

@@ -27,16 +27,32 @@ pub(crate) struct WebSocket {
 #[derive(Default)]
 struct State {
     socket: Option<Arc<Socket>>,
+    /// None if the client offers none.
+    subprotocols: Option<Box<Subprotocols>>,
+}
+
+#[derive(Default)]
+struct Subprotocols {
     offered: Vec<Vec<u8>>,
-    subprotocol: Option<String>,
+    accepted: Option<String>,
+}
+
+impl State {
+    fn offered(&self) -> &[Vec<u8>] {
+        let subprotocols = self.subprotocols.as_ref();
+        subprotocols.map_or(&[], |subprotocols| subprotocols.offered.as_slice())
+    }
 }
 
 impl WebSocket {
     /// Makes this the object of a WebSocket whose handshake is valid.
     fn opens(&self, py: Python<'_>, socket: Arc<Socket>, offer: &Offer<'_>) -> PyResult<()> {
+        let offered: Vec<Vec<u8>> = offer.subprotocols().map(<[u8]>::to_vec).collect();
         self.state.reach(py, |state| {
             state.socket = Some(socket);
-            state.offered = offer.subprotocols().map(<[u8]>::to_vec).collect();
+            if !offered.is_empty() {
+                state.subprotocols.get_or_insert_default().offered = offered;
+            }
         })
     }
 
@@ -86,7 +102,7 @@ impl WebSocket {
     #[getter]
     fn subprotocols<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let names = self.state.reach(py, |state| {
-            let names = state.offered.iter();
+            let names = state.offered().iter();
             names.map(|name| ffi::latin1(py, name)).collect::<Vec<_>>()
         })?;
         PyList::new(py, names)
@@ -95,7 +111,10 @@ impl WebSocket {
     /// The subprotocol that was accepted.
     #[getter]
     fn subprotocol(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.state.reach(py, |state| state.subprotocol.clone())
+        self.state.reach(py, |state| {
+            let subprotocols = state.subprotocols.as_ref();
+            subprotocols.and_then(|subprotocols| subprotocols.accepted.clone())
+        })
     }
 
     /// The code with which it was closed; None while it is open.
@@ -126,7 +145,7 @@ impl WebSocket {
     ) -> PyResult<Bound<'py, PyAny>> {
         let socket = self.socket(py)?;
         let is_offered = self.state.reach(py, |state| match &subprotocol {
-            Some(name) => state.offered.iter().any(|own| own == name.as_bytes()),
+            Some(name) => state.offered().iter().any(|own| own == name.as_bytes()),
             None => true,
         })?;
         if !is_offered {
@@ -147,8 +166,11 @@ impl WebSocket {
             fields,
         };
         socket.accept(py, opening)?;
-        self.state
-            .reach(py, |state| state.subprotocol = subprotocol)?;
+        if subprotocol.is_some() {
+            self.state.reach(py, |state| {
+                state.subprotocols.get_or_insert_default().accepted = subprotocol;
+            })?;
+        }
         // What is posted in a call is sent when it has ended.
         match socket.exchanges.is_in_call() {
             true => LoopTurn::awaitable(py),

@@ -29,7 +29,7 @@ pub(crate) enum Ahead {
     /// It waits for this.
     Yielded(Yielded),
     /// It has returned, or raised.
-    Ended(PyResult<Py<PyAny>>),
+    Ended(Result<Py<PyAny>, Box<PyErr>>),
 }
 
 /// The purpose of a coroutine: what its end means for its exchange. `context` is the one to run Python in, None if it is the current one.
@@ -141,7 +141,7 @@ impl RequestCoroutine {
                 }
                 Sent::Yielded(value) => Ahead::Yielded(Yielded::of(value)),
                 Sent::Returned(value) => Ahead::Ended(Ok(value.unbind())),
-                Sent::Raised(error) => Ahead::Ended(Err(*error)),
+                Sent::Raised(error) => Ahead::Ended(Err(error)),
             };
             work.ahead = Some(ahead);
         }
@@ -173,7 +173,8 @@ impl RequestCoroutine {
         loop {
             let coroutine = work.coroutine.bind(py).clone();
             let step = || match ended.take() {
-                Some(result) => result.map(|value| Sent::Returned(value.into_bound(py))),
+                Some(Ok(value)) => Ok(Sent::Returned(value.into_bound(py))),
+                Some(Err(error)) => Ok(Sent::Raised(error)),
                 None => work.step(py, thrown.take()),
             };
             // Whatever fails, the work is not dropped without a response.

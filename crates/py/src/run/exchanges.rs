@@ -1,20 +1,21 @@
 //! State shared by the application, its requests and its tasks: the mailbox, the loop, and the exchanges whose responses are pending.
 
-use std::collections::{HashMap, VecDeque};
+mod open;
+
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
-use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use server::{Command, Config, ExchangeId, Mailbox, Responder};
 
+pub(crate) use self::open::OpenExchange;
 use super::awaitable::Ready;
 use super::left_out::LeftOut;
 use super::log::log_warning;
-use super::parts::ResponseParts;
 use super::running::RunningTasks;
 use super::watch::{Moment, Watch};
 use super::websocket::{Sockets, TopicRules, Turns};
@@ -28,94 +29,6 @@ pub(crate) const AHEAD_BYTES: usize = 65_536;
 /// The same for a streamed response of a coroutine: two parts of 64 KiB, the most common length, so that it suspends less often (bench:
 /// tls-http2, stream). asyncio's own TLS holds up to 512 KiB of a stream.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 131_072;
-/// Time that an application has to end what it still sends, after a disconnection was reported to it.
-const REPORTED_GRACE: Duration = Duration::from_millis(500);
-/// The same for one that got no report, from the first part that was dropped. An application that sends a whole response in parts does not
-/// notice the disconnection, and can finish its work after the response.
-const UNREPORTED_GRACE: Duration = Duration::from_millis(200);
-
-/// An exchange whose handler has not ended.
-#[derive(Default)]
-pub(crate) struct OpenExchange {
-    /// The task that runs the handler.
-    pub(crate) task: Option<Py<PyAny>>,
-    /// What the server pulls the response from.
-    pub(crate) parts: Option<ResponseParts>,
-    /// The request object of a response that is pulled, for the log.
-    pub(crate) request: Option<Py<PyAny>>,
-    /// Content that has arrived and was not fetched.
-    pub(crate) content: VecDeque<Py<PyBytes>>,
-    pub(crate) content_ended: bool,
-    /// Futures of the tasks that wait for content, or for its end.
-    pub(crate) readers: Vec<Py<PyAny>>,
-    /// Futures of the tasks that wait until everything has been sent.
-    pub(crate) writers: Vec<Py<PyAny>>,
-    /// Futures of the tasks that wait until the peer has left, or the exchange is over.
-    pub(crate) watchers: Vec<Py<PyAny>>,
-    /// The task only sends a streamed response.
-    pub(crate) is_streamed: bool,
-    /// That task was cancelled because the peer has left; what it does at its end is not interrupted again.
-    pub(crate) is_stream_cancelled: bool,
-    /// The content arrives in parts, and its end has not been read.
-    pub(crate) has_unread: bool,
-    /// The application reads it.
-    pub(crate) is_read: bool,
-    /// Number of bytes written since the peer last had everything.
-    pub(crate) ahead_bytes: usize,
-    /// The peer is gone.
-    pub(crate) is_disconnected: bool,
-    /// The peer has ended its sending side, and seems to be gone.
-    pub(crate) peer_ended: bool,
-    /// When a message reported the peer's end to the application, or woke it to fetch the report.
-    pub(crate) reported_at: Option<Instant>,
-    /// When it first sent a part that was dropped.
-    dropped_since: Option<Instant>,
-    /// The application has started to respond, and no part of the content was sent yet.
-    pub(crate) has_begun: bool,
-    /// The response has no content: what the application still sends is discarded.
-    pub(crate) is_discarding: bool,
-}
-
-impl OpenExchange {
-    pub(super) fn was_just_reported(&self) -> bool {
-        self.reported_at
-            .is_some_and(|at| at.elapsed() < REPORTED_GRACE)
-    }
-
-    /// Whether an application that sends to a disconnected client may continue.
-    pub(super) fn may_go_on(&mut self) -> bool {
-        match self.reported_at {
-            Some(_) => self.was_just_reported(),
-            None => {
-                let since = self.dropped_since.get_or_insert_with(Instant::now);
-                since.elapsed() < UNREPORTED_GRACE
-            }
-        }
-    }
-
-    /// Whether what the application sends goes nowhere: the peer is gone, or the response has no content and is complete.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_disconnected || (self.peer_ended && self.is_discarding)
-    }
-
-    /// Whether the peer has disconnected, as far as is known. A peer that has only ended its side has not, while the application reads what
-    /// it sent.
-    pub(crate) fn has_left(&self) -> bool {
-        self.is_disconnected || (self.peer_ended && !(self.has_unread && self.is_read))
-    }
-
-    /// Takes, once, the task that sends a stream to a disconnected peer. Not while there is content, which the stream may be made from.
-    pub(super) fn take_stream(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
-        let has_left = self.is_disconnected || (self.peer_ended && !self.has_unread);
-        if !self.is_streamed || !has_left || self.is_stream_cancelled {
-            return None;
-        }
-        let task = self.task.as_ref()?.clone_ref(py);
-        self.is_stream_cancelled = true;
-        Some(task)
-    }
-}
-
 /// One per server.
 pub(crate) struct Exchanges {
     pub(super) mailbox: Arc<Mailbox>,
@@ -406,9 +319,9 @@ impl Exchanges {
         is_complete: bool,
     ) -> Option<OpenExchange> {
         let mut ended = self.close(id)?;
-        wake_all(py, Some(std::mem::take(&mut ended.readers)));
-        wake_all(py, Some(std::mem::take(&mut ended.watchers)));
-        for writer in std::mem::take(&mut ended.writers) {
+        wake_all(py, Some(ended.take_readers()));
+        wake_all(py, Some(ended.take_watchers()));
+        for writer in ended.take_writers() {
             if is_complete {
                 wake(py, &writer);
             } else {
@@ -450,7 +363,7 @@ impl Exchanges {
         py: Python<'py>,
         id: ExchangeId,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.wait_among(py, id, |exchange| &mut exchange.readers)
+        self.wait_among(py, id, |exchange| &mut exchange.rare().readers)
     }
 
     /// A future for an awaitable to yield, done when the peer has disconnected or the exchange is over.
@@ -459,7 +372,7 @@ impl Exchanges {
         py: Python<'py>,
         id: ExchangeId,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.wait_among(py, id, |exchange| &mut exchange.watchers)
+        self.wait_among(py, id, |exchange| &mut exchange.rare().watchers)
     }
 
     /// A future for an awaitable to yield, added to those that wait for the same event.
@@ -506,9 +419,11 @@ impl Exchanges {
         is_last: bool,
     ) {
         let readers = self.change(id, |exchange| {
-            exchange.content.extend(part);
+            if let Some(part) = part {
+                exchange.rare().content.push_back(part);
+            }
             exchange.content_ended |= is_last;
-            std::mem::take(&mut exchange.readers)
+            exchange.take_readers()
         });
         // The part stays here until a task takes it: one that waits may be cancelled before it resumes.
         wake_all(py, readers);
@@ -523,7 +438,7 @@ impl Exchanges {
     pub(crate) fn peer_ended(&self, py: Python<'_>, id: ExchangeId) {
         let readers = self.change(id, |exchange| {
             exchange.peer_ended = true;
-            std::mem::take(&mut exchange.readers)
+            exchange.take_readers()
         });
         wake_all(py, readers);
         self.notify_departure(py, id);
@@ -537,7 +452,7 @@ impl Exchanges {
                 return None;
             }
             let task = exchange.take_stream(py);
-            Some((std::mem::take(&mut exchange.watchers), task))
+            Some((exchange.take_watchers(), task))
         });
         let Some((watchers, task)) = notified.flatten() else {
             return;
@@ -552,7 +467,7 @@ impl Exchanges {
 
     /// Wakes the tasks that wait for messages, to check again.
     pub(crate) fn wake_readers(&self, py: Python<'_>, id: ExchangeId) {
-        let readers = self.change(id, |exchange| std::mem::take(&mut exchange.readers));
+        let readers = self.change(id, OpenExchange::take_readers);
         wake_all(py, readers);
     }
 

@@ -71,13 +71,13 @@ impl Exchanges {
     /// A message reports the disconnection to the application.
     pub(crate) fn set_reported(&self, id: ExchangeId) {
         self.change(id, |exchange| {
-            exchange.reported_at.get_or_insert_with(Instant::now);
+            exchange.rare().reported_at.get_or_insert_with(Instant::now);
         });
     }
 
     /// Whether a message has reported to the application that its client has gone.
     pub(crate) fn was_reported(&self, id: ExchangeId) -> bool {
-        self.change(id, |exchange| exchange.reported_at.is_some()) == Some(true)
+        self.change(id, |exchange| exchange.reported_at().is_some()) == Some(true)
     }
 
     /// Whether an application that sends more to a disconnected client may continue: the disconnection was reported or became noticeable so
@@ -97,9 +97,9 @@ impl Exchanges {
             let task = exchange.task.as_ref().filter(|_| exchange.is_streamed);
             let task = task.map(|task| task.clone_ref(py));
             (
-                std::mem::take(&mut exchange.readers),
-                std::mem::take(&mut exchange.writers),
-                exchange.parts.take(),
+                exchange.take_readers(),
+                exchange.take_writers(),
+                exchange.take_parts(),
                 task,
                 exchange.was_just_reported(),
             )
@@ -125,7 +125,9 @@ impl Exchanges {
             };
             is_notified |= is_ended && is_awaited(&writer);
         }
-        self.change(id, |exchange| exchange.is_stream_cancelled |= is_notified);
+        if is_notified {
+            self.change(id, |exchange| exchange.rare().is_stream_cancelled = true);
+        }
         self.notify_departure(py, id);
         if let Some(parts) = parts {
             self.close(id);

@@ -9,11 +9,13 @@
 //! | `socket` | one WebSocket: its phase, the messages that wait, the tasks that wait |
 //! | `sockets` | the open ones, by their exchange |
 //! | `arrival` | what a task in `receive()` waits for |
+//! | `queue` | a queue that rarely has several items |
 //! | `receiving` | what `receive()` and iteration return, for each interface |
 //! | `topics` | how many topics a WebSocket may have, and the notice that they are of one worker |
 //! | `turns` | how long tasks that receive keep the thread |
 
 mod arrival;
+mod queue;
 mod receiving;
 mod socket;
 mod sockets;

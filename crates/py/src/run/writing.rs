@@ -76,7 +76,7 @@ impl Exchanges {
         }
         let future = self.create_future(py)?;
         let writer = future.clone().unbind();
-        self.change(id, |exchange| exchange.writers.push(writer));
+        self.change(id, |exchange| exchange.rare().writers.push(writer));
         Writing::of(py, future)
     }
 
@@ -98,7 +98,7 @@ impl Exchanges {
         let waits = self.change(id, |exchange| {
             let waits = exchange.ahead_bytes > 0 && !exchange.is_disconnected;
             if waits {
-                exchange.writers.push(writer);
+                exchange.rare().writers.push(writer);
             }
             (waits, exchange.is_disconnected)
         });
@@ -113,7 +113,7 @@ impl Exchanges {
     pub(crate) fn writable(&self, py: Python<'_>, id: ExchangeId) {
         let writers = self.change(id, |exchange| {
             exchange.ahead_bytes = 0;
-            std::mem::take(&mut exchange.writers)
+            exchange.take_writers()
         });
         wake_all(py, writers);
     }

@@ -165,7 +165,11 @@ impl World {
                 let window = WindowBits::new(12).expect("a window");
                 let inflater = Inflater::new(window, true).expect("memory");
                 let deflater = Deflater::new(level, window, true).expect("memory");
-                (DEFLATE, Incoming::WithContext(inflater), Some(deflater))
+                (
+                    DEFLATE,
+                    Incoming::WithContext(Box::new(inflater)),
+                    Some(deflater),
+                )
             }
         };
         let mut frames = Frames::new(incoming);

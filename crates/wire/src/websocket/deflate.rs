@@ -150,7 +150,7 @@ pub struct Inflater {
 }
 
 impl Inflater {
-    /// Memory of one, in bytes: as zlib-rs allocates it, with the greatest window for every peer.
+    /// Memory of one, in bytes, besides its record: as zlib-rs allocates it, with the greatest window for every peer.
     pub const BYTES: usize = 47_680;
 
     /// A decompressor for a peer that uses `window`.
@@ -272,7 +272,11 @@ fn finished(rest: &[u8]) -> Result<(), Failure> {
 /// Decompressors of connections that do not keep their context: one is lent to each message that is incomplete.
 #[derive(Debug, Default)]
 pub struct Inflaters {
-    free: Vec<Inflater>,
+    #[allow(
+        clippy::vec_box,
+        reason = "a connection has them so: most have none, and hold 8 bytes"
+    )]
+    free: Vec<Box<Inflater>>,
 }
 
 /// How many are kept while nobody uses them. Each has a window of 32 KiB.
@@ -280,15 +284,15 @@ const FREE_MAX: usize = 4;
 
 impl Inflaters {
     /// One for the next message.
-    pub(super) fn lend(&mut self, reserve: Reserve) -> Result<Inflater, NoMemory> {
+    pub(super) fn lend(&mut self, reserve: Reserve) -> Result<Box<Inflater>, NoMemory> {
         match self.free.pop() {
             Some(free) => Ok(free),
-            None => Inflater::reserved(WindowBits::MAX, false, reserve),
+            None => Inflater::reserved(WindowBits::MAX, false, reserve).map(Box::new),
         }
     }
 
     /// Takes one back, after the end of its message.
-    pub(super) fn take_back(&mut self, inflater: Inflater) {
+    pub(super) fn take_back(&mut self, inflater: Box<Inflater>) {
         if self.free.len() < FREE_MAX {
             self.free.push(inflater);
         }

@@ -87,9 +87,9 @@ pub enum Incoming {
     /// Compression was not negotiated.
     Plain,
     /// Each message for itself: an inflater is lent while a message is incomplete.
-    WithoutContext(Option<Inflater>),
+    WithoutContext(Option<Box<Inflater>>),
     /// A message may refer to earlier ones.
-    WithContext(Inflater),
+    WithContext(Box<Inflater>),
 }
 
 impl Incoming {
@@ -111,7 +111,9 @@ impl Incoming {
     fn held_bytes(&self) -> usize {
         match self {
             Incoming::Plain | Incoming::WithoutContext(None) => 0,
-            Incoming::WithoutContext(Some(_)) | Incoming::WithContext(_) => Inflater::BYTES,
+            Incoming::WithoutContext(Some(_)) | Incoming::WithContext(_) => {
+                Inflater::BYTES + size_of::<Inflater>()
+            }
         }
     }
 
@@ -142,11 +144,7 @@ enum Frame {
     /// In the content of a data frame.
     Data { left: Left, is_last: bool },
     /// In the content of a control frame.
-    Control {
-        left: Left,
-        opcode: Opcode,
-        content: Vec<u8>,
-    },
+    Control(Box<StartedControl>),
     /// After the last frame.
     Ended,
 }
@@ -185,6 +183,14 @@ impl StartedHead {
         self.len += added as u8;
         Ok(complete.map(|(head, used)| (head, used - before)))
     }
+}
+
+/// A control frame of which some content has not arrived. Most arrive as a whole, and never become one.
+#[derive(Debug)]
+struct StartedControl {
+    left: Left,
+    opcode: Opcode,
+    content: Vec<u8>,
 }
 
 /// The content of a frame that has not arrived yet.
@@ -280,7 +286,7 @@ impl Receiver {
     pub fn is_within_message(&self) -> bool {
         let is_within_frame = match &self.frame {
             Frame::Head(head) => head.len > 0,
-            Frame::Data { .. } | Frame::Control { .. } => true,
+            Frame::Data { .. } | Frame::Control(_) => true,
             Frame::Ended => false,
         };
         is_within_frame || self.message.is_some()
@@ -296,7 +302,7 @@ impl Receiver {
     #[inline]
     pub fn held_bytes(&self) -> usize {
         let control = match &self.frame {
-            Frame::Control { content, .. } => content.capacity(),
+            Frame::Control(control) => size_of::<StartedControl>() + control.content.capacity(),
             _ => 0,
         };
         let record = self.message.as_ref().map_or(0, |_| size_of::<Message>());
@@ -383,11 +389,11 @@ impl Receiver {
     fn begin(&mut self, head: &FrameHead, limits: &MessageLimits) -> Result<(), Failure> {
         let left = Left::of(head);
         if head.opcode.is_control() {
-            self.frame = Frame::Control {
+            self.frame = Frame::Control(Box::new(StartedControl {
                 left,
                 opcode: head.opcode,
                 content: Vec::new(),
-            };
+            }));
             return Ok(());
         }
         match (head.opcode, self.message.is_some()) {
@@ -448,11 +454,12 @@ impl Receiver {
                     false => Ok((after, None)),
                 }
             }
-            Frame::Control {
-                left,
-                opcode,
-                content,
-            } => {
+            Frame::Control(control) => {
+                let StartedControl {
+                    left,
+                    opcode,
+                    content,
+                } = control.as_mut();
                 let (part, after) = left.take(input);
                 grow(
                     content,

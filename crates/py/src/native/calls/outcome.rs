@@ -86,10 +86,8 @@ impl Calls {
                 }
                 let request = subject.request.clone_ref(py).into_any();
                 let before = self.runner.exchanges.open(subject.id, |exchange| {
-                    (
-                        exchange.parts.replace(parts),
-                        exchange.request.replace(request),
-                    )
+                    let rare = exchange.rare();
+                    (rare.parts.replace(parts), rare.request.replace(request))
                 });
                 drop(before);
                 Ok(Outcome::Streaming)

@@ -145,9 +145,11 @@ impl Calls {
 
 /// The handler of a WebSocket that has not ended.
 struct SocketHandler {
-    /// What responds in place of the handshake.
-    refusing: SuspendedHandler,
+    table: Arc<Table>,
+    request: Py<Request>,
     socket: Arc<Socket>,
+    /// Of what responds in place of the handshake.
+    stage: Stage,
 }
 
 impl SocketHandler {
@@ -157,14 +159,30 @@ impl SocketHandler {
         request: &Py<Request>,
         socket: Arc<Socket>,
     ) -> SocketHandler {
-        let refusing = SuspendedHandler {
+        SocketHandler {
             table: Arc::clone(table),
-            exchanges: Arc::clone(&socket.exchanges),
             request: request.clone_ref(py),
-            id: socket.id,
+            socket,
             stage: Stage::Handler,
+        }
+    }
+
+    /// Lets what responds in place of the handshake act on the end of a coroutine.
+    fn refuse(
+        &mut self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut SuspendedHandler) -> PyResult<After>,
+    ) -> PyResult<After> {
+        let mut refusing = SuspendedHandler {
+            table: Arc::clone(&self.table),
+            exchanges: Arc::clone(&self.socket.exchanges),
+            request: self.request.clone_ref(py),
+            id: self.socket.id,
+            stage: self.stage,
         };
-        SocketHandler { refusing, socket }
+        let after = act(&mut refusing);
+        self.stage = refusing.stage;
+        after
     }
 
     /// Whether the end of the handler, or of an error handler, is the response to the handshake.
@@ -173,7 +191,7 @@ impl SocketHandler {
             self.socket.refuse(py)?;
             return Ok(true);
         }
-        Ok(self.refusing.stage != Stage::Handler)
+        Ok(self.stage != Stage::Handler)
     }
 
     /// The handler returned nothing before it accepted.
@@ -190,7 +208,7 @@ impl SocketHandler {
     /// Logs an exception, unless it only says that the client has left.
     fn log(&self, py: Python<'_>, error: &PyErr) {
         let exchanges = &self.socket.exchanges;
-        let title = title(py, &self.refusing.request).unwrap_or_default();
+        let title = title(py, &self.request).unwrap_or_default();
         if exchanges.stems_from_disconnection(py, error, true) {
             return log::log_disconnected(py, &title, error);
         }
@@ -207,11 +225,11 @@ impl Completion for SocketHandler {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<After> {
         if self.responds(py)? {
-            if value.is_none() && self.refusing.stage == Stage::Handler {
+            if value.is_none() && self.stage == Stage::Handler {
                 self.forbid(py);
                 return Ok(After::End);
             }
-            return self.refusing.returned(py, context, value);
+            return self.refuse(py, |refusing| refusing.returned(py, context, value));
         }
         self.socket.handler_ends(py, CloseCode::NORMAL);
         Ok(After::End)
@@ -224,7 +242,7 @@ impl Completion for SocketHandler {
         error: PyErr,
     ) -> PyResult<After> {
         if self.responds(py)? {
-            return self.refusing.raised(py, context, error);
+            return self.refuse(py, |refusing| refusing.raised(py, context, error));
         }
         let is_end_of_task = ends_task(py, &error);
         let is_over = self.socket.phase(py)? != Phase::Open;
@@ -243,6 +261,6 @@ impl Completion for SocketHandler {
     }
 
     fn title(&self, py: Python<'_>) -> Option<String> {
-        title(py, &self.refusing.request)
+        title(py, &self.request)
     }
 }

@@ -36,13 +36,29 @@ struct State {
     progress: Progress,
     /// An `await` yields it, and no task has taken it yet.
     is_blocking: bool,
-    /// What `cancel()` was called with.
-    message: Option<Py<PyAny>>,
-    /// The task's; others only if someone adds some.
+    /// The task's.
     first: Option<Callback>,
     /// The task of the first callback, if that is known to run a handler.
     owner: Option<Owner>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What an arrival that only a task awaits does not have.
+#[derive(Default)]
+struct Rare {
+    /// What `cancel()` was called with.
+    message: Option<Py<PyAny>>,
+    /// What others than the task have added.
     others: Vec<Callback>,
+}
+
+impl State {
+    /// The callbacks after the first.
+    fn take_others(&mut self) -> Vec<Callback> {
+        let rare = self.rare.as_mut();
+        rare.map(|rare| std::mem::take(&mut rare.others))
+            .unwrap_or_default()
+    }
 }
 
 /// An object like a future.
@@ -156,11 +172,7 @@ impl Arrival {
         let (_owner, first, others) = slf.get().with(py, |state| match state.progress {
             Progress::Pending => {
                 state.progress = Progress::Done;
-                (
-                    state.owner.take(),
-                    state.first.take(),
-                    std::mem::take(&mut state.others),
-                )
+                (state.owner.take(), state.first.take(), state.take_others())
             }
             Progress::Done | Progress::Cancelled => (None, None, Vec::new()),
         })?;
@@ -246,7 +258,10 @@ impl Arrival {
             }
             match &state.first {
                 None => state.first = Some((callback, context)),
-                Some(_) => state.others.push((callback, context)),
+                Some(_) => {
+                    let rare = state.rare.get_or_insert_default();
+                    rare.others.push((callback, context));
+                }
             }
             None
         })?;
@@ -258,9 +273,7 @@ impl Arrival {
 
     fn remove_done_callback(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = callback.py();
-        let (first, others) = self.with(py, |state| {
-            (state.first.take(), std::mem::take(&mut state.others))
-        })?;
+        let (first, others) = self.with(py, |state| (state.first.take(), state.take_others()))?;
         let (mut kept, mut removed) = (Vec::new(), 0);
         for (own, context) in first.into_iter().chain(others) {
             match own.bind(py).eq(callback)? {
@@ -268,7 +281,17 @@ impl Arrival {
                 false => kept.push((own, context)),
             }
         }
-        self.with(py, |state| state.others.splice(..0, kept).for_each(drop))?;
+        self.with(py, |state| {
+            // Comparing them may have run Python, which may have added some.
+            let added = state.first.take().into_iter().chain(state.take_others());
+            kept.extend(added);
+            let mut kept = kept.into_iter();
+            state.first = kept.next();
+            let others: Vec<Callback> = kept.collect();
+            if !others.is_empty() {
+                state.rare.get_or_insert_default().others = others;
+            }
+        })?;
         Ok(removed)
     }
 
@@ -282,7 +305,8 @@ impl Arrival {
 
     fn result(&self, py: Python<'_>) -> PyResult<()> {
         let (progress, message) = self.with(py, |state| {
-            let message = state.message.as_ref();
+            let rare = state.rare.as_ref();
+            let message = rare.and_then(|rare| rare.message.as_ref());
             (state.progress, message.map(|message| message.clone_ref(py)))
         })?;
         match (progress, message) {
@@ -305,12 +329,11 @@ impl Arrival {
                 return None;
             }
             state.progress = Progress::Cancelled;
-            let before = (
-                std::mem::replace(&mut state.message, msg),
-                state.owner.take(),
-            );
-            let callbacks = (state.first.take(), std::mem::take(&mut state.others));
-            Some((before, callbacks))
+            let callbacks = (state.first.take(), state.take_others());
+            if msg.is_some() {
+                state.rare.get_or_insert_default().message = msg;
+            }
+            Some((state.owner.take(), callbacks))
         })?;
         let Some((_before, (first, others))) = cancelled else {
             return Ok(false);

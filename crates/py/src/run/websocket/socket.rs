@@ -12,7 +12,6 @@
 //!
 //! `error` is the application's mistake, `gone` the exception that reports that the peer has left.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -20,6 +19,7 @@ use pyo3::prelude::*;
 use server::{Appetite, Close, CloseCode, Command, ExchangeId, MessageKind, Opening, Responder};
 
 use super::arrival::Arrival;
+use super::queue::Queue;
 use super::topics::{Subscribed, check_topic};
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, GilCell};
@@ -32,8 +32,6 @@ use crate::run::memory;
 const WAITING_MESSAGES_MAX: usize = 1024;
 /// The same for their bytes: some reads.
 const WAITING_BYTES_MAX: usize = 65_536;
-/// The queue of an idle WebSocket keeps room for so many messages.
-const KEPT_MESSAGES: usize = 4;
 
 /// What may happen next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,13 +95,13 @@ struct State {
     phase: Phase,
     /// The interface reports the offer as the first thing that arrives.
     reports_offer: bool,
-    end: Option<End>,
-    arrived: VecDeque<Py<PyAny>>,
+    end: Option<Box<End>>,
+    arrived: Queue<Py<PyAny>>,
     /// Bytes that have arrived since the queue was last empty.
     arrived_bytes: usize,
     /// The server waits until the queue is empty.
     is_paused: bool,
-    waiters: Vec<Waiter>,
+    waiters: Queue<Waiter>,
     /// An arrival that may be waited for next: one that no task has, or the one of the task that is being resumed.
     spare: Option<Py<Arrival>>,
     /// Bytes sent since the peer last had everything.
@@ -126,10 +124,10 @@ impl Socket {
             phase: Phase::Offered,
             reports_offer,
             end: None,
-            arrived: VecDeque::new(),
+            arrived: Queue::default(),
             arrived_bytes: 0,
             is_paused: false,
-            waiters: Vec::new(),
+            waiters: Queue::default(),
             spare: None,
             ahead_bytes: 0,
             subscribed: Subscribed::default(),
@@ -154,7 +152,7 @@ impl Socket {
 
     /// How it ended; None if it has not.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<Option<End>> {
-        self.with(py, |state| state.end.clone())
+        self.with(py, |state| state.end.as_deref().cloned())
     }
 
     /// Accepts the handshake.
@@ -175,7 +173,7 @@ impl Socket {
         self.leave_offer(py, Phase::Refused)?;
         drop(self.exchanges.sockets.remove(py, self.id));
         self.with(py, |state| {
-            state.end.get_or_insert_with(End::abnormal);
+            state.end.get_or_insert_with(|| Box::new(End::abnormal()));
         })?;
         self.wake(py, None)
     }
@@ -268,7 +266,7 @@ impl Socket {
             let before = state.phase;
             if before == Phase::Open {
                 state.phase = Phase::Closing;
-                state.arrived.clear();
+                state.arrived = Queue::default();
                 state.subscribed = Subscribed::default();
             }
             before
@@ -340,7 +338,7 @@ impl Socket {
             if state.phase != Phase::Open {
                 return Appetite::More;
             }
-            state.arrived.push_back(message);
+            state.arrived.push(message);
             state.arrived_bytes = state.arrived_bytes.saturating_add(content.len());
             state.is_paused |= state.arrived.len() >= WAITING_MESSAGES_MAX
                 || state.arrived_bytes >= WAITING_BYTES_MAX;
@@ -366,9 +364,7 @@ impl Socket {
     fn resume(&self, py: Python<'_>) -> PyResult<()> {
         let was_paused = self.with(py, |state| {
             state.arrived_bytes = 0;
-            if state.arrived.capacity() > KEPT_MESSAGES {
-                state.arrived = VecDeque::new();
-            }
+            state.arrived.shrink();
             std::mem::take(&mut state.is_paused)
         })?;
         if was_paused {
@@ -408,12 +404,13 @@ impl Socket {
 
     /// Waits of tasks that were cancelled would accumulate.
     fn forget_cancelled(&self, py: Python<'_>) -> PyResult<()> {
-        let mut waiters = self.with(py, |state| std::mem::take(&mut state.waiters))?;
-        waiters.retain(|waiter| waiter.waits(py));
+        let waiters = self.with(py, |state| std::mem::take(&mut state.waiters))?;
+        if waiters.is_empty() {
+            return Ok(());
+        }
+        let waiters = waiters.filtered(|waiter| waiter.waits(py));
         // Checking them may have run Python, which may have added some.
-        self.with(py, |state| {
-            state.waiters.splice(..0, waiters).for_each(drop)
-        })
+        self.with(py, |state| state.waiters.prepend(waiters))
     }
 
     /// Resumes the tasks that wait, as long as there is something for them: at once with `lending`, otherwise in the loop's next iteration.
@@ -463,7 +460,7 @@ impl Socket {
                 Phase::Offered => Phase::Withdrawn,
                 _ => Phase::Ended,
             };
-            state.end.get_or_insert(end);
+            state.end.get_or_insert_with(|| Box::new(end));
             state.subscribed = Subscribed::default();
         })?;
         self.exchanges.disconnect(py, self.id);
@@ -497,16 +494,19 @@ impl State {
         if !self.arrived.is_empty() && is_late() {
             return (Taken::Later, false);
         }
-        match (self.arrived.pop_front(), &self.end) {
+        match (self.arrived.pop(), &self.end) {
             (Some(message), _) => (Taken::Message(message), self.arrived.is_empty()),
-            (None, Some(end)) => (Taken::Ended(end.clone()), false),
+            (None, Some(end)) => (Taken::Ended(End::clone(end)), false),
             (None, None) => (Taken::Nothing, false),
         }
     }
 
     fn next_waiter(&mut self) -> Option<Waiter> {
         let has_news = !self.arrived.is_empty() || self.end.is_some();
-        (has_news && !self.waiters.is_empty()).then(|| self.waiters.remove(0))
+        match has_news {
+            true => self.waiters.pop(),
+            false => None,
+        }
     }
 }
 

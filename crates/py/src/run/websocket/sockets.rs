@@ -5,13 +5,14 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use server::ExchangeId;
 
+use super::queue::Queue;
 use super::socket::Socket;
 use crate::ffi::GilCell;
 
 /// By the slot of their connection, which is a small number; a connection may have several.
 #[derive(Default)]
 pub(crate) struct Sockets {
-    by_connection: GilCell<Vec<Vec<Arc<Socket>>>>,
+    by_connection: GilCell<Vec<Queue<Arc<Socket>>>>,
 }
 
 impl Sockets {
@@ -20,10 +21,9 @@ impl Sockets {
         let slot = socket.id.connection() as usize;
         self.by_connection.reach(py, |all| {
             if all.len() <= slot {
-                all.resize_with(slot + 1, Vec::new);
+                all.resize_with(slot + 1, Queue::default);
             }
             if let Some(own) = all.get_mut(slot) {
-                own.reserve_exact(1);
                 own.push(Arc::clone(socket));
             }
         })
@@ -32,7 +32,7 @@ impl Sockets {
     /// The WebSocket of an exchange.
     #[inline]
     pub(crate) fn get(&self, py: Python<'_>, id: ExchangeId) -> Option<Arc<Socket>> {
-        let find = |all: &mut Vec<Vec<Arc<Socket>>>| {
+        let find = |all: &mut Vec<Queue<Arc<Socket>>>| {
             let own = all.get(id.connection() as usize)?;
             own.iter().find(|socket| socket.id == id).cloned()
         };
@@ -41,14 +41,12 @@ impl Sockets {
 
     /// Removes the WebSocket of an exchange.
     pub(crate) fn remove(&self, py: Python<'_>, id: ExchangeId) -> Option<Arc<Socket>> {
-        let remove = |all: &mut Vec<Vec<Arc<Socket>>>| {
+        let remove = |all: &mut Vec<Queue<Arc<Socket>>>| {
             let own = all.get_mut(id.connection() as usize)?;
             let place = own.iter().position(|socket| socket.id == id)?;
-            let removed = own.swap_remove(place);
-            if own.is_empty() {
-                *own = Vec::new();
-            }
-            Some(removed)
+            let removed = own.remove(place);
+            own.shrink();
+            removed
         };
         self.by_connection.with(py, remove).flatten()
     }
