@@ -465,3 +465,21 @@ def test_messages_of_all_lengths(socket: WebSocket) -> None:
         for opcode in (TEXT, BINARY):
             socket.send(frame(opcode, b"x" * length))
             assert socket.frame() == Frame(opcode, b"x" * length)
+
+
+def test_unusual_calls(socket: WebSocket, seen: Seen) -> None:
+    socket.open("/calls")
+    socket.send(frame(TEXT, b"one") + frame(TEXT, b"two") + frame(TEXT, b"three"))
+    assert socket.frame() == text("named")
+    errors = seen("calls")
+    assert [error.removeprefix("SocketCall.") for error in errors.values()] == [
+        "receive() takes no arguments (1 given)",
+        "receive() takes no keyword arguments",
+        "send() missing 1 required positional argument: 'message'",
+        "send() takes a dict",
+        "send() takes 1 positional arguments but 2 were given",
+        "send() got an unexpected keyword argument 'a'",
+        errors["send(surrogate=1)"].removeprefix("SocketCall."),
+    ]
+    assert seen("kept") == ["()", "(message)", True, "two", ["text", "type"]]
+    assert seen("next") == {"type": "websocket.receive", "text": "three"}

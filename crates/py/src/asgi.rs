@@ -396,4 +396,5 @@ impl Completion for Running {
 pub(crate) fn prepare(py: Python<'_>) {
     ffi::step_directly::<Receiving>(py);
     ffi::prepare_calls::<Sending>(py);
+    websocket::prepare(py);
 }

@@ -7,8 +7,10 @@ pub(crate) mod allocator;
 mod cell;
 mod construction;
 mod deferred;
+mod direct;
 mod ending;
 pub(crate) mod forked;
+mod kept;
 mod lent;
 pub(crate) mod reuse;
 mod slots;
@@ -24,9 +26,14 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyNone, PyString, PyTuple, PyType};
 
 pub(crate) use cell::{GilCell, Lent, Place, in_use};
 pub(crate) use construction::{Arguments, Construction, construct_directly};
-pub(crate) use deferred::{Deferred, Spare, method, prepare_calls};
+pub(crate) use deferred::{Deferred, method, prepare_calls};
+pub(crate) use direct::{
+    General, Method, Next, WithArgument, WithoutArguments, call_directly, call_one_directly,
+    next_directly,
+};
 pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thread};
 pub(crate) use forked::leave_if_forked;
+pub(crate) use kept::{Kept, Spare, keep};
 pub(crate) use lent::LentResponder;
 pub(crate) use slots::{Awaitable, step_directly};
 pub(crate) use text::{ascii, latin1, text};

@@ -20,6 +20,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     run::awaitable::prepare(module.py());
     run::websocket::prepare(module.py());
     native::stream::prepare(module.py());
+    native::websocket::prepare(module.py());
     asgi::prepare(module.py());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_release_build", !cfg!(debug_assertions))?;

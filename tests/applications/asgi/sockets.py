@@ -6,7 +6,9 @@ It responds to `/seen` and `/release` as `kinds` does.
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import json
+from collections.abc import Callable
 from typing import Any
 
 from kinds import Kinds, Receive, Send, lifespan, word
@@ -297,3 +299,32 @@ async def pushed(scope: Any, receive: Receive, send: Send) -> None:
     while (event := await receive())["type"] == "websocket.receive":
         await pushing
         await say(send, event["text"])
+
+
+@kinds
+async def calls(scope: Any, receive: Receive, send: Any) -> None:
+    """Call what an application is given in unusual ways; note what comes of it."""
+    await opened(receive, send)
+    ways: dict[str, Callable[[], Any]] = {
+        "receive(1)": lambda: receive(1),  # type: ignore[call-arg]
+        "receive(a=1)": lambda: receive(a=1),  # type: ignore[call-arg]
+        "send()": lambda: send(),
+        "send(1)": lambda: send(1),
+        "send(1, 2)": lambda: send(1, 2),
+        "send(a=1)": lambda: send(a=1),
+        "send(surrogate=1)": lambda: send(**{"\udc80": 1}),
+    }
+    errors = kinds.seen["calls"] = {}
+    for name, call in ways.items():
+        try:
+            call()
+        except TypeError as error:
+            errors[name] = str(error).encode(errors="replace").decode()
+    signatures = [str(inspect.signature(each)) for each in (receive, send)]
+    kept = receive()
+    event = await kept
+    again = receive()
+    kinds.seen["kept"] = [*signatures, again is not kept, (await kept)["text"], sorted(event)]
+    event.update(text="changed", more=1)
+    kinds.seen["next"] = await again
+    await send(message={"type": "websocket.send", "text": "named"})

@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 
 use super::call::AsgiCall;
-use crate::ffi::{self, Awaitable, Deferred, Place, Sent, Spare};
+use crate::ffi::{self, Awaitable, Deferred, Kept, Place, Sent, Spare};
 use crate::run::awaitable::awaitable;
 
 /// The awaitable that `send()` returns. It is over when it holds nothing.
@@ -87,7 +87,9 @@ impl Deferred for Sending {
         let (before, none) = (self.call.put(owner), self.awaited.put(message));
         debug_assert!(before.is_none() && none.is_none(), "in use");
     }
+}
 
+impl Kept for Sending {
     #[inline(always)]
     fn is_over(&self, py: Python<'_>) -> bool {
         self.awaited.look(py, |awaited| awaited.is_none())

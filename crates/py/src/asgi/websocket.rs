@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use server::{CloseCode, Offer, Responder};
 
 use self::call::SocketCall;
+pub(super) use self::call::prepare;
 pub(super) use self::scope::SocketScopes;
 use super::{Asgi, Step, first_step};
 use crate::ffi;

@@ -1,10 +1,8 @@
 //! A method whose calls act when they are awaited, like those of a coroutine function.
 //!
 //! It has one argument, passed by position or by name. CPython calls it without a tuple and without looking up names. Each call is an
-//! object, which rarely outlives an `await`. The last unreferenced one is kept for the next call, as CPython keeps its own awaitables,
-//! under the contract of `reuse.rs`.
+//! object, which rarely outlives an `await`. The last unreferenced one is kept for the next call (`kept.rs`).
 
-use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr;
 
@@ -14,12 +12,13 @@ use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::{PyClass, PyClassInitializer};
 
-use super::cell::Place;
-use super::reuse::{self, OurReferences};
+use super::kept::{Kept, keep};
 use super::slots::{Awaitable, guarded, step_directly};
 
 /// A call of a method that has not been awaited yet.
-pub(crate) trait Deferred: Awaitable + Default + Into<PyClassInitializer<Self>> {
+pub(crate) trait Deferred:
+    Awaitable + Kept + Default + Into<PyClassInitializer<Self>>
+{
     /// The class that has the method.
     type Owner: PyClass<Frozen = True> + Sync;
 
@@ -32,75 +31,12 @@ pub(crate) trait Deferred: Awaitable + Default + Into<PyClassInitializer<Self>> 
 
     /// Turns an object that is over into a call with this argument. It must not run Python.
     fn begin<'py>(&self, owner: Bound<'py, Self::Owner>, argument: Bound<'py, PyAny>);
-
-    /// Whether it is over, and holds nothing. It must not run Python.
-    fn is_over(&self, py: Python<'_>) -> bool;
-
-    /// The place for an unreferenced object.
-    fn spare() -> &'static Spare<Self>;
-}
-
-/// An object that is over and that only this references.
-pub(crate) struct Spare<T> {
-    object: Place<T>,
-    /// The function that frees an object that is not kept.
-    dealloc: Cell<Option<ffi::destructor>>,
-}
-
-// SAFETY: its cells are used only with the interpreter attached.
-unsafe impl<T> Sync for Spare<T> {}
-
-/// The garbage collector lists the object for callers that ask for all objects, so others may reference it.
-const OF_SPARE: OurReferences = OurReferences::of(1);
-
-impl<T: Deferred> Spare<T> {
-    pub(crate) const fn new() -> Spare<T> {
-        Spare {
-            object: Place::new(),
-            dealloc: Cell::new(None),
-        }
-    }
-
-    #[inline]
-    fn take<'py>(&self, py: Python<'py>) -> Option<Bound<'py, T>> {
-        let object = self.object.take(py)?;
-        OF_SPARE.are_all(py, object.as_unbound()).then_some(object)
-    }
 }
 
 /// Lets the interpreter step calls without a method call, and keeps those that are over.
 pub(crate) fn prepare_calls<T: Deferred>(py: Python<'_>) {
     step_directly::<T>(py);
-    if reuse::is_off() {
-        return;
-    }
-    let kind = py.get_type::<T>().as_type_ptr();
-    // SAFETY: a type of ours that lives as long as the interpreter, and no instance exists yet.
-    let original = unsafe { (*kind).tp_dealloc.replace(dealloc::<T>) };
-    T::spare().dealloc.set(original);
-}
-
-/// Keeps an object whose last reference is gone, or frees it.
-///
-/// # Safety
-/// `object` is an unreferenced instance of `T`.
-unsafe extern "C" fn dealloc<T: Deferred>(object: *mut ffi::PyObject) {
-    // SAFETY: CPython calls with the interpreter attached.
-    let py = unsafe { Python::assume_attached() };
-    let spare = T::spare();
-    // SAFETY: it lives until it is freed below; this takes no reference.
-    let value = unsafe { Borrowed::from_ptr(py, object) };
-    // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
-    let value = unsafe { value.cast_unchecked::<T>() };
-    if value.get().is_over(py) && spare.object.look(py, |object| object.is_none()) {
-        // It has a reference again, so it stays alive, as after a finalizer that resurrects its object.
-        drop(spare.object.put(value.to_owned()));
-        return;
-    }
-    if let Some(dealloc) = spare.dealloc.get() {
-        // SAFETY: the function that freed instances of `T` before, called as CPython would.
-        unsafe { dealloc(object) };
-    }
+    keep::<T>(py);
 }
 
 /// A `PyMethodDef`, which is read only.

@@ -9,7 +9,7 @@ use pyo3::types::{PyString, PyTuple};
 use server::{MessageKind, PatternError, Router, pattern_parameters};
 
 use crate::native::request::Parameter;
-use crate::native::websocket::{Sendable, sendable};
+use crate::native::websocket::{Sendable, prepare_class, sendable};
 use crate::run::exchanges::Exchanges;
 use crate::run::websocket::check_topic;
 
@@ -145,6 +145,7 @@ impl NativeApp {
         reason = "keywords of one constructor call, named on both sides"
     )]
     fn new(
+        py: Python<'_>,
         app: Py<PyAny>,
         request_type: Py<PyAny>,
         websocket_type: Py<PyAny>,
@@ -153,6 +154,7 @@ impl NativeApp {
         stream_async: Py<PyAny>,
         disconnected: Py<PyAny>,
     ) -> NativeApp {
+        prepare_class(websocket_type.bind(py));
         let table = Table {
             app,
             request_type,

@@ -3,17 +3,17 @@
 mod handler;
 mod sent;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyList, PyString, PyType};
 use server::{CloseCode, Command, MessageKind, Offer, Opening};
 
 pub(crate) use self::sent::{Sendable, sendable};
 use super::request::Request;
 use super::response::{Source, convert};
-use crate::ffi::{self, GilCell};
+use crate::ffi::{self, General, GilCell, Method, Next, WithArgument, WithoutArguments};
 use crate::run::awaitable::LoopTurn;
 use crate::run::websocket::{Form, Phase, Receiving, Socket, is_of_handshake};
 
@@ -21,12 +21,13 @@ use crate::run::websocket::{Form, Phase, Receiving, Socket, is_of_handshake};
 #[pyclass(extends = Request, subclass, frozen, module = "bolide._core")]
 #[derive(Default)]
 pub(crate) struct WebSocket {
+    /// Set once, by the server.
+    socket: OnceLock<Arc<Socket>>,
     state: GilCell<State>,
 }
 
 #[derive(Default)]
 struct State {
-    socket: Option<Arc<Socket>>,
     /// None if the client offers none.
     subprotocols: Option<Box<Subprotocols>>,
 }
@@ -48,24 +49,26 @@ impl WebSocket {
     /// Makes this the object of a WebSocket whose handshake is valid.
     fn opens(&self, py: Python<'_>, socket: Arc<Socket>, offer: &Offer<'_>) -> PyResult<()> {
         let offered: Vec<Vec<u8>> = offer.subprotocols().map(<[u8]>::to_vec).collect();
-        self.state.reach(py, |state| {
-            state.socket = Some(socket);
-            if !offered.is_empty() {
+        if self.socket.set(socket).is_err() {
+            return Err(ffi::in_use());
+        }
+        match offered.is_empty() {
+            true => Ok(()),
+            false => self.state.reach(py, |state| {
                 state.subprotocols.get_or_insert_default().offered = offered;
-            }
-        })
+            }),
+        }
     }
 
     #[inline]
-    fn socket(&self, py: Python<'_>) -> PyResult<Arc<Socket>> {
-        let socket = self.state.reach(py, |state| state.socket.clone())?;
-        socket.ok_or_else(|| PyRuntimeError::new_err("only the server makes WebSockets"))
+    fn socket(&self) -> PyResult<&Arc<Socket>> {
+        self.socket.get().ok_or_else(not_made)
     }
 
     /// The WebSocket, accepted if the handler has not responded to the handshake.
     #[inline]
-    fn accepted(&self, py: Python<'_>) -> PyResult<Arc<Socket>> {
-        let socket = self.socket(py)?;
+    fn accepted(&self, py: Python<'_>) -> PyResult<&Arc<Socket>> {
+        let socket = self.socket()?;
         if socket.phase(py)? == Phase::Offered {
             socket.accept(py, Opening::default())?;
         }
@@ -73,13 +76,18 @@ impl WebSocket {
     }
 
     /// The WebSocket, accepted and open.
-    fn open(&self, py: Python<'_>) -> PyResult<Arc<Socket>> {
+    fn open(&self, py: Python<'_>) -> PyResult<&Arc<Socket>> {
         let socket = self.accepted(py)?;
         match socket.phase(py)? {
             Phase::Open => Ok(socket),
-            phase => Err(closed(py, &socket, phase)),
+            phase => Err(closed(py, socket, phase)),
         }
     }
+}
+
+#[cold]
+fn not_made() -> PyErr {
+    PyRuntimeError::new_err("only the server makes WebSockets")
 }
 
 /// The exception for a WebSocket that is not open.
@@ -120,19 +128,19 @@ impl WebSocket {
     /// The code with which it was closed; None while it is open.
     #[getter]
     fn close_code(&self, py: Python<'_>) -> PyResult<Option<u16>> {
-        Ok(self.socket(py)?.end(py)?.map(|end| end.code))
+        Ok(self.socket()?.end(py)?.map(|end| end.code))
     }
 
     /// The reason with which it was closed; None while it is open.
     #[getter]
     fn close_reason(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(self.socket(py)?.end(py)?.map(|end| end.reason))
+        Ok(self.socket()?.end(py)?.map(|end| end.reason))
     }
 
     /// Whether messages can be sent.
     #[getter]
     fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.socket(py)?.phase(py)? == Phase::Open)
+        Ok(self.socket()?.phase(py)? == Phase::Open)
     }
 
     /// Accepts the handshake; `fields` are encoded field lines.
@@ -143,7 +151,7 @@ impl WebSocket {
         subprotocol: Option<String>,
         fields: Vec<u8>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let socket = self.socket(py)?;
+        let socket = self.socket()?;
         let is_offered = self.state.reach(py, |state| match &subprotocol {
             Some(name) => state.offered().iter().any(|own| own == name.as_bytes()),
             None => true,
@@ -182,7 +190,7 @@ impl WebSocket {
     #[pyo3(name = "_reject")]
     fn reject<'py>(&self, response: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = response.py();
-        let socket = self.socket(py)?;
+        let socket = self.socket()?;
         let response = convert(response)?;
         let owned = response.to_owned_response()?;
         if !matches!(response.source, Source::Whole(_)) {
@@ -198,16 +206,16 @@ impl WebSocket {
     }
 
     /// An awaitable of the next message.
-    fn receive(&self, py: Python<'_>) -> PyResult<Receiving> {
-        Ok(Receiving::of(&self.accepted(py)?, Form::Message))
+    fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Receiving::of(py, self.accepted(py)?, Form::Message)
     }
 
     fn __aiter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
 
-    fn __anext__(&self, py: Python<'_>) -> PyResult<Receiving> {
-        Ok(Receiving::of(&self.accepted(py)?, Form::Item))
+    fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Receiving::of(py, self.accepted(py)?, Form::Item)
     }
 
     /// Sends a str or bytes; the awaitable is done when a bounded buffer has accepted it.
@@ -224,7 +232,7 @@ impl WebSocket {
             Ok(Some(acceptance)) => Ok(acceptance),
             Err(error) => match socket.phase(py)? {
                 Phase::Open => Err(error),
-                phase => Err(closed(py, &socket, phase)),
+                phase => Err(closed(py, socket, phase)),
             },
         }
     }
@@ -254,5 +262,75 @@ impl WebSocket {
     fn unsubscribe(&self, py: Python<'_>, topic: &Bound<'_, PyString>) -> PyResult<()> {
         let topic = topic.to_str()?.as_bytes();
         self.open(py)?.unsubscribe(py, topic)
+    }
+}
+
+/// `receive()` of a WebSocket.
+struct ReceiveMethod;
+
+impl Method for ReceiveMethod {
+    type Owner = WebSocket;
+    const NAME: &'static str = "receive";
+}
+
+impl WithoutArguments for ReceiveMethod {
+    #[inline]
+    fn call<'py>(owner: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
+        owner.get().receive(owner.py())
+    }
+}
+
+/// `__anext__()`, which iteration calls by its slot.
+struct IterateMethod;
+
+impl Method for IterateMethod {
+    type Owner = WebSocket;
+    const NAME: &'static str = "__anext__";
+}
+
+impl WithoutArguments for IterateMethod {
+    #[inline]
+    fn call<'py>(owner: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
+        owner.get().__anext__(owner.py())
+    }
+}
+
+/// `send()`.
+struct SendMethod;
+
+static SEND: General = General::new();
+
+impl Method for SendMethod {
+    type Owner = WebSocket;
+    const NAME: &'static str = "send";
+}
+
+impl WithArgument for SendMethod {
+    #[inline]
+    fn call<'py>(
+        owner: &Bound<'py, WebSocket>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        owner.get().send(message)
+    }
+
+    fn general() -> &'static General {
+        &SEND
+    }
+}
+
+static NEXT: Next = Next::new();
+
+/// Has the interpreter call what is called for each message without PyO3.
+pub(crate) fn prepare(py: Python<'_>) {
+    ffi::call_directly::<ReceiveMethod>(py);
+    ffi::call_one_directly::<SendMethod>(py);
+    ffi::next_directly::<IterateMethod>(&py.get_type::<WebSocket>(), &NEXT);
+}
+
+/// The same for the class that the server makes WebSockets of. Another one is left as it is.
+pub(crate) fn prepare_class(kind: &Bound<'_, PyAny>) {
+    if let Ok(kind) = kind.cast::<PyType>() {
+        ffi::next_directly::<IterateMethod>(kind, &NEXT);
     }
 }

@@ -36,9 +36,10 @@ use super::exchanges::Exchanges;
 use super::memory;
 use crate::ffi;
 
-/// Lets the interpreter step these types without a method call.
+/// Lets the interpreter step these types without a method call, and keeps one that is over.
 pub(crate) fn prepare(py: Python<'_>) {
     ffi::step_directly::<Receiving>(py);
+    ffi::keep::<Receiving>(py);
 }
 
 /// Whether a field belongs to the handshake, so that only the server sets it.

@@ -9,7 +9,7 @@ use server::{Head, MessageKind, Offer};
 
 use super::denial::Denial;
 use super::message::{Data, Event, read, read_accept, read_close};
-use crate::ffi::{self, GilCell};
+use crate::ffi::{self, General, GilCell, Method, WithArgument, WithoutArguments};
 use crate::run::awaitable::LoopTurn;
 use crate::run::log::{log_application, log_disconnected, push_title};
 use crate::run::memory;
@@ -126,8 +126,8 @@ impl SocketCall {
 #[pymethods]
 impl SocketCall {
     /// Returns an awaitable of the next event.
-    fn receive(&self) -> Receiving {
-        Receiving::of(&self.socket, Form::Event)
+    fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Receiving::of(py, &self.socket, Form::Event)
     }
 
     /// Sends an event; the awaitable is done when it is accepted.
@@ -148,4 +148,49 @@ impl SocketCall {
             None => self.socket.exchanges.done(py),
         }
     }
+}
+
+/// `receive()` of a WebSocket.
+struct ReceiveMethod;
+
+impl Method for ReceiveMethod {
+    type Owner = SocketCall;
+    const NAME: &'static str = "receive";
+}
+
+impl WithoutArguments for ReceiveMethod {
+    #[inline]
+    fn call<'py>(owner: &Bound<'py, SocketCall>) -> PyResult<Bound<'py, PyAny>> {
+        owner.get().receive(owner.py())
+    }
+}
+
+/// `send()`.
+struct SendMethod;
+
+static SEND: General = General::new();
+
+impl Method for SendMethod {
+    type Owner = SocketCall;
+    const NAME: &'static str = "send";
+}
+
+impl WithArgument for SendMethod {
+    #[inline]
+    fn call<'py>(
+        owner: &Bound<'py, SocketCall>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        owner.get().send(message)
+    }
+
+    fn general() -> &'static General {
+        &SEND
+    }
+}
+
+/// Has the interpreter call what is called for each message without PyO3.
+pub(in crate::asgi) fn prepare(py: Python<'_>) {
+    ffi::call_directly::<ReceiveMethod>(py);
+    ffi::call_one_directly::<SendMethod>(py);
 }

@@ -1,20 +1,21 @@
 //! What `receive()` and iteration return: awaitables of the next message, in the form of each interface.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 
 use super::socket::{End, Socket, Taken};
-use crate::ffi::{Awaitable, Sent};
+use crate::ffi::{self, Awaitable, GilCell, Kept, Sent, Spare};
 use crate::run::awaitable::awaitable;
 
 /// The form of a message.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An event of ASGI.
+    #[default]
     Event,
     /// A str or bytes; an exception at the end.
     Message,
@@ -24,36 +25,66 @@ pub(crate) enum Form {
 
 /// An awaitable of the next message. It takes it when it resumes, so that none is lost if it is cancelled.
 #[pyclass(module = "bolide._core", frozen)]
+#[derive(Default)]
 pub(crate) struct Receiving {
-    socket: Arc<Socket>,
+    state: GilCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// None only while it is kept for the next use.
+    socket: Option<Arc<Socket>>,
     form: Form,
     /// It has suspended its task, so that others had their turn.
-    has_waited: AtomicBool,
+    has_waited: bool,
 }
 
-impl Receiving {
-    pub(crate) fn of(socket: &Arc<Socket>, form: Form) -> Receiving {
-        let socket = Arc::clone(socket);
-        Receiving {
-            socket,
-            form,
-            has_waited: AtomicBool::new(false),
-        }
-    }
-}
+static SPARE: Spare<Receiving> = Spare::new();
 
 impl Receiving {
+    /// An awaitable of the next message of `socket`.
+    ///
+    /// # Errors
+    /// `MemoryError`.
     #[inline]
-    fn wait<'py>(&self, awaited: PyResult<Bound<'py, PyAny>>) -> Sent<'py> {
-        self.has_waited.store(true, Ordering::Relaxed);
-        awaited.map_or_else(Sent::raised, Sent::Yielded)
+    pub(crate) fn of<'py>(
+        py: Python<'py>,
+        socket: &Arc<Socket>,
+        form: Form,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let receiving = match SPARE.take(py) {
+            Some(spare) => spare,
+            None => Bound::new(py, Receiving::default())?,
+        };
+        let state = State {
+            socket: Some(Arc::clone(socket)),
+            form,
+            has_waited: false,
+        };
+        let before = receiving
+            .get()
+            .state
+            .reach(py, |own| std::mem::replace(own, state))?;
+        debug_assert!(before.socket.is_none(), "in use");
+        Ok(receiving.into_any())
     }
 }
 
 impl Awaitable for Receiving {
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
-        let has_waited = self.has_waited.load(Ordering::Relaxed);
-        let taken = match self.socket.take(py, has_waited) {
+        self.state
+            .with(py, |state| state.step(py))
+            .unwrap_or_else(|| Sent::raised(ffi::in_use()))
+    }
+}
+
+impl State {
+    #[inline]
+    fn step<'py>(&mut self, py: Python<'py>) -> Sent<'py> {
+        let Some(socket) = &self.socket else {
+            return Sent::raised(ffi::in_use());
+        };
+        let taken = match socket.take(py, self.has_waited) {
             Ok(taken) => taken,
             Err(error) => return Sent::raised(error),
         };
@@ -61,10 +92,30 @@ impl Awaitable for Receiving {
             Taken::Message(message) => self.form.message(message.into_bound(py)),
             Taken::Ended(end) => self.form.end(py, &end),
             Taken::Offer => self.form.offer(py),
-            Taken::Nothing => return self.wait(self.socket.wait(py)),
-            Taken::Later => return self.wait(self.socket.wait_for_turn(py)),
+            Taken::Nothing => {
+                self.has_waited = true;
+                return socket.wait(py).map_or_else(Sent::raised, Sent::Yielded);
+            }
+            Taken::Later => {
+                self.has_waited = true;
+                let awaited = socket.wait_for_turn(py);
+                return awaited.map_or_else(Sent::raised, Sent::Yielded);
+            }
         };
         result.map_or_else(Sent::raised, Sent::Returned)
+    }
+}
+
+impl Kept for Receiving {
+    #[inline]
+    fn is_over(&self, py: Python<'_>) -> bool {
+        let taken = self.state.with(py, |state| state.socket.take());
+        taken.is_some()
+    }
+
+    #[inline]
+    fn spare() -> &'static Spare<Receiving> {
+        &SPARE
     }
 }
 
@@ -77,11 +128,15 @@ impl Form {
             return Ok(message);
         }
         let py = message.py();
-        let event = event(py, pyo3::intern!(py, "websocket.receive"))?;
-        let key = match message.is_exact_instance_of::<PyString>() {
-            true => pyo3::intern!(py, "text"),
-            false => pyo3::intern!(py, "bytes"),
+        let [text, bytes] = TEMPLATES.get_or_try_init(py, || {
+            let text = template(py, pyo3::intern!(py, "text"))?;
+            PyResult::Ok([text, template(py, pyo3::intern!(py, "bytes"))?])
+        })?;
+        let (template, key) = match message.is_exact_instance_of::<PyString>() {
+            true => (text, pyo3::intern!(py, "text")),
+            false => (bytes, pyo3::intern!(py, "bytes")),
         };
+        let event = template.bind(py).copy()?;
         event.set_item(key, message)?;
         Ok(event.into_any())
     }
@@ -104,6 +159,16 @@ impl Form {
             Form::Item => Err(PyStopAsyncIteration::new_err(())),
         }
     }
+}
+
+/// The events of a text and of bytes, without their content. A copy of one takes fewer instructions than a new dict (bench: messages). As
+/// long as they hold strs only, the garbage collector does not list them, so no other code changes them.
+static TEMPLATES: PyOnceLock<[Py<PyDict>; 2]> = PyOnceLock::new();
+
+fn template(py: Python<'_>, key: &Bound<'_, PyString>) -> PyResult<Py<PyDict>> {
+    let event = event(py, pyo3::intern!(py, "websocket.receive"))?;
+    event.set_item(key, pyo3::intern!(py, ""))?;
+    Ok(event.unbind())
 }
 
 fn event<'py>(py: Python<'py>, kind: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyDict>> {
