@@ -79,7 +79,11 @@ class Request:
 
     @property
     def scheme(self) -> str:
-        """The scheme, "http" or "https"."""
+        """The scheme, "http" or "https", according to the proxies that are trusted."""
+
+    @property
+    def root_path(self) -> str:
+        """The start of the path that proxies have removed (X-Forwarded-Prefix); empty without."""
 
     @property
     def tls(self) -> Tls | None:
@@ -87,7 +91,10 @@ class Request:
 
     @property
     def client(self) -> tuple[str, int] | None:
-        """The client's address and port; None on a UNIX socket."""
+        """The client's address and port, according to the proxies that are trusted.
+
+        None on a UNIX socket, and if a proxy does not disclose it; the port is 0 if it is unknown.
+        """
 
     @property
     def server(self) -> tuple[str, int] | None:

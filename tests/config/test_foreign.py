@@ -70,7 +70,7 @@ def test_an_unknown_option_has_none() -> None:
     ("name", "text"),
     [
         ("log_config", "messages go to standard error"),
-        ("proxy_headers", "Bolide does not read X-Forwarded-* yet; use a middleware"),
+        ("proxy_headers", "[trusted_proxies] names them"),
         ("worker_class", "leave it out: the interface is detected"),
         ("limit_request_field_size", "use [header_section_bytes_max]"),
         ("keepalive", "use [keep_alive_timeout_ms], in milliseconds"),

@@ -229,6 +229,9 @@ def test_options_of_the_server() -> None:
     assert options.pop("websocket_compression") == "on"
     assert options.pop("websocket_compression_level") == 3
     assert options.pop("websocket_origins") == ("*",)
+    assert options.pop("trusted_proxies") == ["127.0.0.0/8", "::1", "unix"]
+    assert options.pop("forwarded_fields") == ["for", "proto"]
+    assert options.pop("untrusted_forwarded") == "keep"
     assert options.keys() == {name for name, *_ in _core.settings()}
 
 

@@ -4,6 +4,7 @@ mod counts;
 mod flusher;
 mod lifeline;
 mod memory;
+mod proxies;
 mod siblings;
 mod tls;
 
@@ -426,6 +427,8 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             config.websocket.compression = compression_of(options, value.extract()?)?;
         } else if name == "websocket_origins" {
             config.websocket.origins = origins_of(value.extract()?);
+        } else if proxies::set(&mut config.proxies, &name, &value)? {
+            // One of several options about proxies.
         } else if name == "debug_log" {
             config.reports_handshakes = value.is_truthy()?;
         } else if let Some(number) = config

@@ -7,6 +7,7 @@
 mod blocks;
 mod call;
 mod environ;
+mod environ_forwarded;
 mod environ_memo;
 mod environ_tls;
 mod fairness;

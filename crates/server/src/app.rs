@@ -1,5 +1,6 @@
 //! The only interface between the server and what responds to requests.
 
+pub(crate) mod forwarded;
 pub(crate) mod head;
 pub(crate) mod shortage;
 pub(crate) mod websocket;
@@ -14,6 +15,7 @@ use crate::id::ExchangeId;
 use crate::responder::Responder;
 use crate::response::FilePart;
 
+use self::forwarded::Forwarded;
 use self::head::Head;
 use self::shortage::Shortage;
 use self::websocket::{Appetite, Closed, Offer};
@@ -26,12 +28,14 @@ pub struct Request<'a> {
     pub content: Content<'a>,
     /// Identifies the exchange when the response is posted later.
     pub id: ExchangeId,
-    /// The client's address.
+    /// The client's address, according to the proxies that are trusted.
     pub client: &'a Peer,
     /// The local address of the connection.
     pub server: &'a Peer,
     /// The connection's TLS session, if it has one.
     pub tls: Option<&'a Arc<TlsDetails>>,
+    /// What trusted proxies say of it.
+    pub forwarded: Option<&'a Forwarded>,
 }
 
 /// Where a request's content is.

@@ -1,6 +1,7 @@
 //! What all connections of a worker share while they are served, apart from the application.
 
 pub mod metrics;
+pub(crate) mod proxies;
 pub(crate) mod record;
 pub(crate) mod refusal;
 pub(crate) mod share;
@@ -24,6 +25,7 @@ use crate::responder::{Responder, Stamp};
 
 use crate::timeouts::Timeouts;
 
+use self::proxies::Proxies;
 use self::refusal::Refusals;
 use self::share::Share;
 use self::websockets::{WebSocketConfig, WebSockets};
@@ -80,6 +82,7 @@ pub(crate) struct Context {
     pub(crate) decoded_head: Vec<u8>,
     /// HTTP/2 without TLS is accepted from clients that start with its preface.
     pub(crate) accepts_prior_knowledge: bool,
+    pub(crate) proxies: Proxies,
     pub(crate) shortages: Shortages,
     pub(crate) refusals: Refusals,
     pub(crate) websockets: WebSockets,
@@ -121,6 +124,7 @@ impl Context {
             handshakes: HandshakePlaces::default(),
             decoded_head: Vec::new(),
             accepts_prior_knowledge: false,
+            proxies: Proxies::default(),
             shortages: Shortages::default(),
             refusals: Refusals::default(),
             websockets: WebSockets::new(websocket, &limits),

@@ -27,11 +27,13 @@ mod timeouts;
 mod websocket;
 
 pub use access_log::{AccessLog, LogFormat};
+pub use app::forwarded::Forwarded;
 pub use app::head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead, Span};
 pub use app::shortage::Shortage;
 pub use app::websocket::{Appetite, Closed, Offer, Opening};
 pub use app::{Abort, App, Content, Outcome, Pulled, Request};
 pub use context::metrics;
+pub use context::proxies::{Network, Proxies, Untrusted};
 pub use context::share::TURN_MS;
 pub use context::websockets::{Compression, Origins, WebSocketConfig};
 pub use exchange::Unfinished;

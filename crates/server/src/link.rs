@@ -15,6 +15,7 @@
 
 mod backlog;
 mod departure;
+mod forwarding;
 mod session;
 
 use std::os::fd::AsFd as _;
@@ -224,13 +225,6 @@ impl Link {
             let departure = Departure::new(self.acknowledged_bytes(), now_ms);
             self.departure = Some(Box::new(departure));
         }
-    }
-
-    /// When to check whether a peer that sends no more is still present; never, if that is known or not in doubt.
-    pub(crate) fn departure_check_ms(&self) -> u64 {
-        self.departure
-            .as_ref()
-            .map_or(u64::MAX, |departure| departure.check_ms())
     }
 
     /// Whether a peer that sends no more appears not to receive either.

@@ -37,6 +37,7 @@ use crate::app::App;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::context::metrics::{Metrics, Refusal};
+use crate::context::proxies::Proxies;
 use crate::context::refusal::Refusals;
 use crate::context::websockets::WebSocketConfig;
 use crate::exchange::Unfinished;
@@ -88,6 +89,8 @@ pub struct Config {
     pub reports_handshakes: bool,
     /// WebSockets.
     pub websocket: WebSocketConfig,
+    /// Proxies in front of the server.
+    pub proxies: Proxies,
 }
 
 /// A server that runs when its owner calls it, without a thread of its own.
@@ -159,6 +162,7 @@ impl<A: App> Worker<A> {
         let settings = (config.limits, config.timeouts, config.websocket);
         let mut context = Context::new(settings, stamp, log, clock, mailbox);
         context.accepts_prior_knowledge = config.accepts_prior_knowledge;
+        context.proxies = config.proxies;
         context.refusals = Refusals::with_handshakes(config.reports_handshakes);
         Ok(Worker {
             app,

@@ -4,6 +4,9 @@
 //! field-line = field-name ":" OWS field-value OWS CRLF     RFC 9112 5
 //! ```
 
+pub mod connection_field;
+pub mod harmless;
+
 use crate::error::{ErrorKind, Stop};
 use crate::grammar::{CR, CRLF, HTAB, LF, SP, is_field_value_byte, is_tchar, is_token, trim_ows};
 use crate::scan;
@@ -143,7 +146,7 @@ impl<'a> FieldLines<'a> {
         })
     }
 
-    /// Skips `line` if that is the next one, byte for byte. The time depends on how much of it matches: see [`crate::harmless`].
+    /// Skips `line` if that is the next one, byte for byte. The time depends on how much of it matches: see [`crate::field::harmless`].
     #[inline]
     pub(crate) fn skip(&mut self, line: &[u8]) -> bool {
         let Some((start, rest)) = self.rest.split_at_checked(line.len()) else {

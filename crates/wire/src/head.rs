@@ -5,13 +5,15 @@
 
 mod protocol;
 mod request_line;
+mod rewriting;
 mod target;
 
 use crate::error::{ErrorKind, ProtocolError, Stop};
+use crate::field::harmless::is_harmless_field;
 use crate::field::{list_members, parse_section};
+use crate::forwarded::ForwardingField;
 use crate::framing::{self, BodyLength};
 use crate::grammar::{CR, CRLF, LF, SP, trim_ows};
-use crate::harmless::is_harmless_field;
 use crate::host;
 use crate::limits::{HeadLimits, METHOD_BYTES_MAX, window};
 use crate::memo::SectionMemo;
@@ -19,6 +21,7 @@ use crate::method::{Method, Version};
 use crate::scan;
 use protocol::{Decoded, Http1, Protocol};
 use request_line::RequestLine;
+pub use rewriting::rewritten;
 
 /// The head of one request, borrowed from the input.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +64,8 @@ pub struct RequestHead<'a> {
     pub accepts_trailers: bool,
     /// Whether the client asks for WebSocket: Upgrade names it (RFC 6455 4.1). Never set for HTTP/1.0 (RFC 9110 7.8).
     pub asks_websocket: bool,
+    /// Whether it has a [`crate::ForwardingField`], in either spelling.
+    pub is_forwarded: bool,
 }
 
 /// The result for the bytes received so far.
@@ -238,6 +243,7 @@ fn recalled_head<'a>(
         expects_continue: false,
         accepts_trailers: recalled.accepts_trailers,
         asks_websocket: false,
+        is_forwarded: recalled.is_forwarded,
     })
 }
 
@@ -298,6 +304,7 @@ fn read_head<'a, P: Protocol>(
         expects_continue: control.expects_continue && body_length != BodyLength::None,
         accepts_trailers: control.accepts_trailers,
         asks_websocket: control.asks_websocket,
+        is_forwarded: control.is_forwarded,
     }))
 }
 
@@ -340,8 +347,9 @@ pub(crate) struct Control<'a> {
     pub(crate) keep_alive: bool,
     expects_continue: bool,
     pub(crate) accepts_trailers: bool,
-    /// Upgrade is never remembered (`harmless.rs`).
+    /// Upgrade is never remembered (`field/harmless.rs`).
     asks_websocket: bool,
+    pub(crate) is_forwarded: bool,
     /// Number of lines read.
     pub(crate) lines: usize,
     /// How much of the section was remembered.
@@ -359,6 +367,7 @@ pub(crate) struct BeforePrivate<'a> {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) accepts_trailers: bool,
+    pub(crate) is_forwarded: bool,
 }
 
 impl<'a> Control<'a> {
@@ -374,6 +383,7 @@ impl<'a> Control<'a> {
             expects_continue: false,
             accepts_trailers: false,
             asks_websocket: false,
+            is_forwarded: false,
             lines: 0,
             remembered_bytes: 0,
             before_private: None,
@@ -400,12 +410,17 @@ impl<'a> Control<'a> {
                 Ok(())
             }
             6 | 14 | 17 => self.read_framing(name, value),
+            9 | 15 | 16 | 18 => {
+                self.is_forwarded |= ForwardingField::of(name).is_some();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
 
     /// Reads a line that is about the content, if it is one of those.
     fn read_framing(&mut self, name: &[u8], value: &[u8]) -> Result<(), ErrorKind> {
+        self.is_forwarded |= ForwardingField::of(name).is_some();
         match name.len() {
             6 if name.eq_ignore_ascii_case(b"expect") => self.expect(value),
             14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),
@@ -429,6 +444,7 @@ impl<'a> Control<'a> {
             close: self.close,
             keep_alive: self.keep_alive,
             accepts_trailers: self.accepts_trailers,
+            is_forwarded: self.is_forwarded,
         });
     }
 

@@ -47,7 +47,7 @@ fn with_host(field_section: &[u8], authority: &[u8]) -> Vec<u8> {
     section
 }
 
-fn push_line(section: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub(crate) fn push_line(section: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b": ", value, CRLF] {
         section.extend_from_slice(part);
     }
@@ -95,6 +95,16 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
     !name.is_empty() && is_reg_name(name) && is_port_suffix(suffix)
 }
 
+/// The host of a valid value, an IPv6 address in its brackets, and the digits of its port.
+pub fn host_and_port(value: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let digits = value.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let (host, digits) = value.split_at(value.len() - digits.count());
+    match host {
+        [host @ .., b':'] => (host, Some(digits)),
+        _ => (value, None),
+    }
+}
+
 /// Nothing, or a colon and digits.
 fn is_port_suffix(bytes: &[u8]) -> bool {
     match bytes {
@@ -126,7 +136,24 @@ fn is_ip_literal(address: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::effective_field_section;
+    use super::{effective_field_section, host_and_port};
+
+    #[test]
+    fn a_host_is_separate_from_its_port() {
+        for (value, expected) in [
+            ("a", ("a", None)),
+            ("a1", ("a1", None)),
+            ("a:80", ("a", Some("80"))),
+            ("a:", ("a", Some(""))),
+            ("127.0.0.1", ("127.0.0.1", None)),
+            ("[::1]", ("[::1]", None)),
+            ("[::1]:80", ("[::1]", Some("80"))),
+        ] {
+            let (host, port) = host_and_port(value.as_bytes());
+            let expected = (expected.0.as_bytes(), expected.1.map(str::as_bytes));
+            assert_eq!((host, port), expected, "{value}");
+        }
+    }
 
     #[test]
     fn the_authority_of_the_target_replaces_host() {

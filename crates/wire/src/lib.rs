@@ -11,19 +11,18 @@
 //! Not here: sockets, clocks, threads, timeouts, and any notion of an application.
 //!
 //! Where to read: [`head`] parses a request; `head/request_line`, `head/target`, `host` and [`field`] are its parts, `grammar` the byte classes and
-//! `scan` the loops that find their ends. [`framing`] decides where content ends and [`chunked`] decodes it. The table in [`error`] lists
+//! `scan` the loops that find their ends. [`forwarded`] reads what proxies say of a request. [`framing`] decides where content ends and [`chunked`] decodes it. The table in [`error`] lists
 //! what is refused, with the status. [`h2`] is HTTP/2, whose requests become heads of the same form. Every rule has a case in `vectors/`.
 
 pub mod chunked;
-pub mod connection_field;
 pub mod date;
 pub mod encode;
 pub mod error;
 pub mod field;
+pub mod forwarded;
 pub mod framing;
 mod grammar;
 pub mod h2;
-pub mod harmless;
 pub mod head;
 mod host;
 pub mod limits;
@@ -35,21 +34,23 @@ mod trailer;
 pub mod websocket;
 
 pub use chunked::ChunkedDecoder;
-pub use connection_field::{CONNECTION_FIELDS, connection_field};
 pub use date::{IMF_FIXDATE_LEN, imf_fixdate};
 pub use encode::{
     CONTINUE, has_content, is_registered_reason, may_generate_content, push_chunk, push_chunk_head,
     push_decimal, push_hex, push_interim, push_last_chunk, push_status_line, status_line,
 };
 pub use error::{ErrorKind, ProtocolError};
+pub use field::connection_field::{CONNECTION_FIELDS, connection_field};
+
 pub use field::{FieldLine, FieldLines, field_lines, is_field_name, is_field_value};
+pub use forwarded::{Claims, ForwardingField, ForwardingFields, Node, Scheme, Spelling};
 pub use framing::{BodyDecoder, BodyLength, Decoded};
 pub use grammar::trim_ows;
 pub use head::{
-    Progress, RequestHead, parse_decoded_request, parse_request, parse_request_with, within_limits,
-    worth_parsing,
+    Progress, RequestHead, parse_decoded_request, parse_request, parse_request_with, rewritten,
+    within_limits, worth_parsing,
 };
-pub use host::effective_field_section;
+pub use host::{effective_field_section, host_and_port};
 pub use limits::HeadLimits;
 pub use memo::SectionMemo;
 pub use memo::remembered::{LINES_OF_KIND, RememberedLine, skip_kind};

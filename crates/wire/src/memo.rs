@@ -3,7 +3,7 @@
 //! Clients send the same field lines with every request of a connection. Comparing them costs a tenth of reading them. What is remembered
 //! depends only on the bytes.
 //!
-//! It remembers the lines up to the first that is not known to be harmless ([`crate::harmless`]), because the duration of a comparison
+//! It remembers the lines up to the first that is not known to be harmless ([`crate::field::harmless`]), because the duration of a comparison
 //! would reveal one client's lines to another. No line that frames content is harmless, so the framing is not kept here.
 
 pub mod remembered;
@@ -26,6 +26,7 @@ pub struct SectionMemo {
     close: bool,
     keep_alive: bool,
     accepts_trailers: bool,
+    is_forwarded: bool,
 }
 
 /// What a whole remembered section says.
@@ -34,6 +35,7 @@ pub(crate) struct Recalled<'a> {
     pub(crate) host: &'a [u8],
     pub(crate) is_persistent: bool,
     pub(crate) accepts_trailers: bool,
+    pub(crate) is_forwarded: bool,
 }
 
 impl SectionMemo {
@@ -47,6 +49,7 @@ impl SectionMemo {
             close: false,
             keep_alive: false,
             accepts_trailers: false,
+            is_forwarded: false,
         }
     }
 
@@ -70,6 +73,7 @@ impl SectionMemo {
         control.close = self.close;
         control.keep_alive = self.keep_alive;
         control.accepts_trailers = self.accepts_trailers;
+        control.is_forwarded = self.is_forwarded;
         Some(rest)
     }
 
@@ -91,6 +95,7 @@ impl SectionMemo {
             host: field_section.get(from..to)?,
             is_persistent: !self.close && (!is_http10 || self.keep_alive),
             accepts_trailers: self.accepts_trailers,
+            is_forwarded: self.is_forwarded,
         })
     }
 
@@ -120,6 +125,7 @@ impl SectionMemo {
             close: control.close,
             keep_alive: control.keep_alive,
             accepts_trailers: control.accepts_trailers,
+            is_forwarded: control.is_forwarded,
         });
         self.lines = said.lines;
         self.is_http10 = control.is_http10;
@@ -130,6 +136,7 @@ impl SectionMemo {
         self.close = said.close;
         self.keep_alive = said.keep_alive;
         self.accepts_trailers = said.accepts_trailers;
+        self.is_forwarded = said.is_forwarded;
     }
 }
 
@@ -147,7 +154,7 @@ mod tests {
     fn a_remembered_section_has_the_result_of_a_read_one() {
         let limits = HeadLimits::default();
         let mut memo = SectionMemo::new();
-        let heads: [&[u8]; 28] = [
+        let heads: [&[u8]; 32] = [
             b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
             b"GET /x HTTP/1.1\r\nHost: a\r\n\r\nGET",
             b"GET / HTTP/1.1\r\nHost: a\r\n\r",
@@ -176,6 +183,10 @@ mod tests {
             b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nCookie: d\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nCookie: e\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: a\r\nCookie: e\r\nTE: trailers\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: b\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: b\r\nCookie: d\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: b\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: b\r\n\r\n",
         ];
         // The second one of each pair is recalled, as far as it may be.
         for head in heads.iter().chain(&heads).flat_map(|head| [head, head]) {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-NOT_YET_FORWARDED = "Bolide does not read X-Forwarded-* yet; use a middleware (docs/guide/proxy.md)"
+TRUSTED = "use --trusted-proxies, with networks or addresses"
 NOT_YET_RELOAD = (
     "Bolide does not reload changed files yet; pip install watchfiles, and run "
     "`watchfiles --filter python 'bolide serve TARGET'`"
@@ -63,8 +63,8 @@ ADVICE = {
     "--env-files": ENVIRONMENT,
     "--error-logfile": STANDARD_ERROR,
     "--fd": "use --bind fd:N",
-    "--forwarded-allow-ips": NOT_YET_FORWARDED,
-    "--forwarder-headers": NOT_YET_FORWARDED,
+    "--forwarded-allow-ips": TRUSTED,
+    "--forwarder-headers": "use --root-path, or --forwarded-fields",
     "--graceful-timeout": "use --graceful-timeout-ms, in milliseconds",
     "--group": SERVICE_MANAGER,
     "--h11-max-incomplete-event-size": "use --header-section-bytes-max",
@@ -89,10 +89,11 @@ ADVICE = {
     "--metrics": "Bolide does not export metrics yet",
     "--name": SERVICE_MANAGER,
     "--no-access-log": "leave it out: the access log is off by default",
+    "--no-proxy-headers": "use --trusted-proxies none",
     "--no-date-header": "Date is always sent (RFC 9110 section 6.6.1)",
     "--pid": "use --pid-file",
     "--process-name": SERVICE_MANAGER,
-    "--proxy-headers": NOT_YET_FORWARDED,
+    "--proxy-headers": "leave it out: trusted proxies are believed; --trusted-proxies names them",
     "--proxy-protocol": "Bolide does not read the PROXY protocol yet",
     "--pythonpath": "set PYTHONPATH in the environment",
     "--read-timeout": "use --header-timeout-ms",

@@ -174,7 +174,8 @@ class Choices:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",") if part.strip()]
         if not isinstance(value, list | tuple) or any(each not in self.words for each in value):
-            raise ValueError(f"is not one of the choices; give {' or '.join(self.words)}, or both")
+            both = ", or both" if len(self.words) == 2 else ", or several"
+            raise ValueError(f"is not one of the choices; give {' or '.join(self.words)}{both}")
         return tuple(word for word in self.words if word in value)
 
 

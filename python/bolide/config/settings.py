@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Literal
 
 from bolide import _core
-from bolide.config import configfile, tls
+from bolide.config import configfile, proxies, tls
 from bolide.config.address import Address
 from bolide.config.foreign import advice_for
 from bolide.config.option import (
@@ -47,6 +47,7 @@ from bolide.errors import ConfigError
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
 LOGGING, RESPONDING, TLS, WEBSOCKET = "Logging", "Responding", "TLS", "WebSocket"
+PROXIES = "Proxies"
 PORT = Number(0, 65535, "0 = any free port")
 OF_APPLICATIONS = ("daemon", "debug", "group", "name", "pid", "umask", "user")
 """Options of other servers whose variables are more likely an application's own: BOLIDE_USER."""
@@ -242,6 +243,32 @@ class Settings:
         TLS,
         "Addresses that redirect http to https, for example 0.0.0.0:80. Requests get 308 with the "
         "https URL of the server's first address.",
+    )
+    trusted_proxies: tuple[str, ...] = row(
+        proxies.LOOPBACK,
+        proxies.Peers(),
+        PROXIES,
+        "Peers that are proxies and are trusted: networks, addresses, unix for UNIX sockets, * for "
+        "every peer, none; separated by commas. The client of a request is the last address in "
+        "X-Forwarded-For that is not one of them. The default is this machine, as with uvicorn and "
+        "gunicorn.",
+    )
+    forwarded_fields: tuple[str, ...] = row(
+        ("for", "proto"),
+        Choices(proxies.FIELDS),
+        PROXIES,
+        "Fields that are read from trusted proxies, separated by commas: X-Forwarded-For, -Proto, "
+        "-Host, -Port, -Prefix, and Forwarded (RFC 7239). Name only those that the proxy sets or "
+        "removes in every request: one that it passes on is the client's word. If Forwarded and "
+        "the others contradict each other, none is used.",
+    )
+    untrusted_forwarded: str = row(
+        "keep",
+        Choice(("keep", "remove")),
+        PROXIES,
+        "What the application gets of such fields from peers that are not trusted. They have no "
+        "effect either way. remove also removes those with an underscore in their names from every "
+        "request, for frameworks and middleware that read them.",
     )
     workers: int = row(
         1, Count(), PROCESSES, 'Worker processes; "auto" for one per usable processor.'
@@ -439,6 +466,9 @@ class Settings:
             "access_log": access_log_fd,
             "access_log_format": self.access_log_format,
             "eager_tasks": self.eager_tasks,
+            "trusted_proxies": list(self.trusted_proxies),
+            "forwarded_fields": list(self.forwarded_fields),
+            "untrusted_forwarded": self.untrusted_forwarded,
             "websocket_compression": self.websocket_compression,
             "websocket_compression_level": self.websocket_compression_level,
             "websocket_origins": self.websocket_origins,

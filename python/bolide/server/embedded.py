@@ -11,6 +11,7 @@ import os
 from types import TracebackType
 from typing import Any, Self
 
+from bolide.config import proxies
 from bolide.config.address import Address
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError, StartupError
@@ -259,6 +260,7 @@ class Server:
         self._addresses = tuple(each.address for each in listeners)
         self._is_ready = True
         self._settled.set()
+        logger.info(proxies.described(self._settings))
         listener.announce("the application", listeners)
 
 

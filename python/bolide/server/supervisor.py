@@ -27,6 +27,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bolide.config import proxies
 from bolide.errors import ConfigError, Error
 from bolide.server import (
     capacity,
@@ -451,6 +452,7 @@ class Supervisor:
             "a connection can use at most %s of its worker's memory",
             in_units(connection_bytes_max),
         )
+        logger.info(proxies.described(self._settings))
         if self._inherited is not None:
             self._take_over(self._inherited)
         if self._redirecting:

@@ -78,7 +78,7 @@ class RequestHead(_Base):
         """The target URI (RFC 9110 §7.1) as far as the server knows it, still percent-encoded."""
         query = self.query_string
         target = self.raw_path + b"?" + query if query else self.raw_path
-        return f"{self.scheme}://{self.host}{target.decode('latin-1')}"
+        return f"{self.scheme}://{self.host}{self.root_path}{target.decode('latin-1')}"
 
     @property
     def state(self) -> SimpleNamespace:

@@ -3,8 +3,8 @@
 use net::Peer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use server::Head;
-use wire::{Method, Version};
+use server::{Forwarded, Head};
+use wire::{Method, Scheme, Version};
 
 use super::extensions::Offered;
 use super::fresh::{Extensions, Fresh};
@@ -30,6 +30,8 @@ pub(crate) struct Scopes {
     versions: Fresh,
     extensions: Extensions,
     state: Option<Fresh>,
+    /// Those of a request that no proxy has passed on.
+    scheme: &'static str,
     root_path: String,
     clients: Addresses,
     servers: Addresses,
@@ -45,6 +47,15 @@ struct Last {
     query: Vec<u8>,
     client: Peer,
     server: Peer,
+    /// What proxies have said of it.
+    forwarded: Option<LastForwarded>,
+}
+
+/// What proxies have said of the last request.
+#[derive(PartialEq, Eq)]
+struct LastForwarded {
+    scheme: &'static str,
+    prefix: Box<str>,
 }
 
 /// The keys of the items that differ from request to request.
@@ -60,6 +71,8 @@ struct Keys {
     client: Py<PyString>,
     server: Py<PyString>,
     state: Py<PyString>,
+    scheme: Py<PyString>,
+    root_path: Py<PyString>,
 }
 
 impl Keys {
@@ -77,6 +90,8 @@ impl Keys {
             client: key("client"),
             server: key("server"),
             state: key("state"),
+            scheme: key("scheme"),
+            root_path: key("root_path"),
         }
     }
 }
@@ -84,7 +99,7 @@ impl Keys {
 impl Scopes {
     pub(crate) fn new(
         py: Python<'_>,
-        (scheme, root_path): (&str, &str),
+        (scheme, root_path): (&'static str, &str),
         state: Option<Py<PyDict>>,
         offered: Offered,
     ) -> PyResult<Scopes> {
@@ -127,6 +142,7 @@ impl Scopes {
             versions: Fresh::new(versions.unbind()),
             extensions: Extensions::new(py, offered.names()),
             state: state.map(Fresh::new),
+            scheme,
             root_path: root_path.to_owned(),
             clients: Addresses::default(),
             servers: Addresses::default(),
@@ -211,8 +227,13 @@ impl Scopes {
             let server = self.servers.address(py, 0, request.server)?;
             target.set(&keys.server, server)?;
         }
+        let own = (self.scheme, self.root_path.as_str());
+        if request.forwarded.is_some() || self.last.forwarded.is_some() {
+            self.last
+                .renew_forwarded(&target, keys, own, request.forwarded)?;
+        }
         self.last
-            .renew_request_line(&target, keys, &self.root_path, request.head)
+            .renew_request_line(&target, keys, own.1, request.head)
     }
 }
 
@@ -239,6 +260,36 @@ impl<'py> Target<'_, 'py> {
 }
 
 impl Last {
+    /// Updates what depends on what proxies say.
+    #[cold]
+    fn renew_forwarded(
+        &mut self,
+        target: &Target<'_, '_>,
+        keys: &Keys,
+        (own_scheme, own_root_path): (&'static str, &str),
+        forwarded: Option<&Forwarded>,
+    ) -> PyResult<()> {
+        let forwarded = forwarded.map(|forwarded| LastForwarded {
+            scheme: forwarded.scheme.map_or(own_scheme, Scheme::name),
+            prefix: forwarded.prefix.clone(),
+        });
+        if forwarded == self.forwarded {
+            return Ok(());
+        }
+        let py = target.template.py();
+        let (scheme, prefix) = match &forwarded {
+            Some(forwarded) => (forwarded.scheme, &*forwarded.prefix),
+            None => (own_scheme, ""),
+        };
+        target.set(&keys.scheme, PyString::intern(py, scheme).into_any())?;
+        let root_path = PyString::new(py, &format!("{prefix}{own_root_path}"));
+        target.set(&keys.root_path, root_path.into_any())?;
+        // The path includes the prefix.
+        self.path.clear();
+        self.forwarded = forwarded;
+        Ok(())
+    }
+
     fn renew_request_line(
         &mut self,
         target: &Target<'_, '_>,
@@ -260,7 +311,9 @@ impl Last {
         }
         let path = head.path();
         if changes(&mut self.path, path) {
-            target.set(&keys.path, path_of(py, root_path, path)?.into_any())?;
+            let prefix = self.forwarded.as_ref().map_or("", |it| &*it.prefix);
+            let decoded = path_of(py, (prefix, root_path), path)?;
+            target.set(&keys.path, decoded.into_any())?;
             target.set(&keys.raw_path, PyBytes::new(py, path).into_any())?;
         }
         let query = head.query().unwrap_or_default();
@@ -272,21 +325,29 @@ impl Last {
     }
 }
 
-/// The decoded path including the root path, whether a proxy stripped that or passed it on. The asterisk of `OPTIONS *` is not a path and
-/// is kept as it is.
+/// The decoded path including the prefix that proxies have said, and the root path after it, whether a proxy stripped them or passed them on.
+/// The asterisk of `OPTIONS *` is not a path and is kept as it is.
 pub(super) fn path_of<'py>(
     py: Python<'py>,
-    root_path: &str,
+    (prefix, root_path): (&str, &str),
     raw: &[u8],
 ) -> PyResult<Bound<'py, PyString>> {
     let path = decoded(py, raw);
-    if root_path.is_empty() || raw == b"*" {
+    if prefix.is_empty() && root_path.is_empty() || raw == b"*" {
         return Ok(path);
     }
     let text = path.to_str()?;
-    match text.strip_prefix(root_path) {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => Ok(path),
-        _ => Ok(PyString::new(py, &format!("{root_path}{text}"))),
+    let rest = below(text, prefix);
+    let rest = below(rest, root_path);
+    let path = format!("{prefix}{root_path}{rest}");
+    Ok(PyString::new(py, &path))
+}
+
+/// What follows a prefix in a path; the path itself, if it is not below that.
+fn below<'a>(path: &'a str, prefix: &str) -> &'a str {
+    match path.strip_prefix(prefix) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
+        _ => path,
     }
 }
 

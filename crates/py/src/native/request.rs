@@ -8,7 +8,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use server::{Content, ExchangeId, LazyHead, ParameterKind, Parameters, Span};
+use server::{Content, ExchangeId, Forwarded, LazyHead, ParameterKind, Parameters, Span};
+use wire::Scheme;
 
 use crate::ffi;
 use crate::ffi::GilCell;
@@ -47,6 +48,8 @@ pub(crate) struct State {
     client: Peer,
     server: Peer,
     tls: Option<Arc<TlsDetails>>,
+    /// The scheme and the prefix that trusted proxies have said.
+    forwarded: Option<Box<(Option<Scheme>, Box<str>)>>,
     values: Vec<Span>,
     parameters: Option<Arc<[Parameter]>>,
     id: Option<ExchangeId>,
@@ -85,6 +88,9 @@ impl State {
         if request.tls.is_some() || self.tls.is_some() {
             self.set_tls(request.tls);
         }
+        if request.forwarded.is_some() || self.forwarded.is_some() {
+            self.set_forwarded(request.forwarded);
+        }
         self.id = Some(request.id);
         if self.parameters.is_some() {
             self.parameters = None;
@@ -98,6 +104,12 @@ impl State {
         if self.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
             self.tls = tls.cloned();
         }
+    }
+
+    #[cold]
+    fn set_forwarded(&mut self, forwarded: Option<&Forwarded>) {
+        self.forwarded =
+            forwarded.map(|forwarded| Box::new((forwarded.scheme, forwarded.prefix.clone())));
     }
 
     /// Stores where the path's parameters are.
@@ -267,8 +279,20 @@ impl Request {
     #[getter]
     fn scheme(&self, py: Python<'_>) -> PyResult<&'static str> {
         self.with(py, |state| {
+            if let Some((Some(scheme), _)) = state.forwarded.as_deref() {
+                return scheme.name();
+            }
             let exchanges = state.exchanges.as_ref();
             exchanges.map_or("http", |exchanges| exchanges.scheme)
+        })
+    }
+
+    /// The start of the path that proxies have removed; empty without one.
+    #[getter]
+    fn root_path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        self.with(py, |state| {
+            let forwarded = state.forwarded.as_deref();
+            PyString::new(py, forwarded.map_or("", |(_, prefix)| prefix))
         })
     }
 

@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use net::{Peer, TlsDetails};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use server::Head;
+use server::{Forwarded, Head};
 use wire::{FieldLines, Method, Version};
 
+use super::environ_forwarded::set_forwarded;
 use super::environ_memo::{Item, Keys, Section};
 use super::environ_tls::tls_items;
 use super::input::Input;
@@ -34,6 +35,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) server: &'a Peer,
     /// The connection's TLS session.
     pub(super) tls: Option<&'a Arc<TlsDetails>>,
+    /// What trusted proxies say of the request.
+    pub(super) forwarded: Option<&'a Forwarded>,
     /// The connection's index among the open ones.
     pub(super) connection: usize,
     /// The length of the content, if it has arrived completely.
@@ -145,8 +148,11 @@ impl Environs {
         let section = head.field_section();
         let lines = section.lines();
         let is_known = self.recall(py, circumstances.connection, lines)?;
-        let is_plain = is_known && head.method() == Method::Get && !head.has_content();
         let unknown = (!is_known).then_some(lines);
+        if let Some(forwarded) = circumstances.forwarded {
+            return self.forwarded(py, head, circumstances, (unknown, forwarded, input));
+        }
+        let is_plain = is_known && head.method() == Method::Get && !head.has_content();
         let Peer::Internet(client) = circumstances.client else {
             let environ = self.new_environ(py, head, circumstances, unknown)?;
             set_input(&environ, input)?;
@@ -172,6 +178,37 @@ impl Environs {
             self.plain.port = port;
             self.plain.target.clear();
             self.plain.target.extend_from_slice(head.target());
+        }
+        Ok(environ)
+    }
+
+    /// The environ of a request that trusted proxies have passed on. It is not reused. `unknown` is as for [`Environs::new_environ`].
+    #[cold]
+    fn forwarded<'py>(
+        &mut self,
+        py: Python<'py>,
+        head: Head<'_>,
+        circumstances: &Circumstances<'_>,
+        (unknown, forwarded, input): (
+            Option<FieldLines<'_>>,
+            &Forwarded,
+            Option<Bound<'py, Input>>,
+        ),
+    ) -> PyResult<Bound<'py, PyDict>> {
+        if self.has_new_values {
+            self.spare = None;
+        }
+        let environ = self.new_environ(py, head, circumstances, unknown)?;
+        set_input(&environ, input)?;
+        set_forwarded(&environ, forwarded, circumstances.server)?;
+        if !forwarded.prefix.is_empty() {
+            let prefix = forwarded.prefix.as_bytes();
+            let script_name = [prefix, &self.root_path].concat();
+            let script_name = ffi::latin1(py, &script_name);
+            environ.set_item(pyo3::intern!(py, "SCRIPT_NAME"), script_name)?;
+            let path = path_info(head.path(), prefix);
+            let path = below(&path, &self.root_path);
+            environ.set_item(pyo3::intern!(py, "PATH_INFO"), ffi::latin1(py, path))?;
         }
         Ok(environ)
     }
@@ -455,8 +492,13 @@ fn set_length(environ: &Bound<'_, PyDict>, content_bytes: usize) -> PyResult<()>
 /// path would be the application's root.
 fn path_info(path: &[u8], root_path: &[u8]) -> Vec<u8> {
     let path = server::percent_decode(path);
-    match path.strip_prefix(root_path) {
-        Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest.to_vec(),
+    below(&path, root_path).to_vec()
+}
+
+/// What follows a prefix in a path; the path itself, if it is not below that.
+fn below<'a>(path: &'a [u8], prefix: &[u8]) -> &'a [u8] {
+    match path.strip_prefix(prefix) {
+        Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest,
         _ => path,
     }
 }

@@ -130,6 +130,7 @@ impl Inline {
             client: request.client,
             server: request.server,
             tls: request.tls,
+            forwarded: request.forwarded,
             connection: request.id.connection() as usize,
             content_bytes: match request.content {
                 Content::Whole(content) => Some(content.len()),

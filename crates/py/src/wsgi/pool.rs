@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use net::memory::{NoMemory, copy};
 use net::{Peer, TlsDetails};
-use server::{Command, Config, ExchangeId, OwnedHead, Response};
+use server::{Command, Config, ExchangeId, Forwarded, OwnedHead, Response};
 
 use super::fairness::Rounds;
 use super::lane::Lane;
@@ -46,6 +46,7 @@ pub(super) struct Job {
     pub(super) client: Peer,
     pub(super) server: Peer,
     pub(super) tls: Option<Arc<TlsDetails>>,
+    pub(super) forwarded: Option<Box<Forwarded>>,
     has_peer_ended: bool,
     queued: Instant,
     /// See [`Rounds`].
@@ -297,6 +298,7 @@ impl Intake {
             client: *request.client,
             server: *request.server,
             tls: request.tls.cloned(),
+            forwarded: request.forwarded.cloned().map(Box::new),
             has_peer_ended: false,
             queued: Instant::now(),
             round: 0,

@@ -133,6 +133,7 @@ impl Thread {
             client: &job.client,
             server: &job.server,
             tls: job.tls.as_ref(),
+            forwarded: job.forwarded.as_deref(),
             connection: job.id.connection() as usize,
             content_bytes,
         };

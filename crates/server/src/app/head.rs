@@ -223,6 +223,14 @@ impl OwnedHead {
         }
     }
 
+    /// Keeps the text of another head than `head`, which is of the same protocol and content.
+    pub(crate) fn of_text(text: Vec<u8>, head: Head<'_>) -> OwnedHead {
+        OwnedHead {
+            bytes: text.into(),
+            origin: Origin::of(head.0),
+        }
+    }
+
     /// Parses the head again. It always is valid.
     pub(crate) fn read(&self) -> Option<ReadHead<'_>> {
         self.origin.parse(&self.bytes, None).map(ReadHead)

@@ -6,8 +6,8 @@ use wire::{BodyLength, Progress as Parsed, RequestHead};
 use super::content::Incoming;
 use super::queue::{Encoding, Queued};
 use super::{Ending, For, H1, Reading};
-use crate::app::head::{Head, OwnedHead};
-use crate::app::{Abort, App, Content, Outcome, Request};
+use crate::app::head::{Head, OwnedHead, ReadHead};
+use crate::app::{Abort, App, Content, Outcome};
 use crate::context::record::Record;
 use crate::context::{Context, REQUEST_SPARE_BYTES};
 use crate::exchange::content::{DISCARD_BYTES_MAX, Taker};
@@ -168,7 +168,10 @@ impl H1 {
                     return false;
                 }
                 let after = rest.get(head.consumed..).unwrap_or_default();
-                let used = self.begin(turn, head, after);
+                let used = match head.is_forwarded {
+                    false => self.begin(turn, head, after),
+                    true => self.begin_forwarded(turn, head, after),
+                };
                 *rest = after.get(used..).unwrap_or_default();
                 true
             }
@@ -206,6 +209,21 @@ impl H1 {
             && is_safe
             && self.queue.iter().all(Queued::may_be_overtaken)
             && waiting_bytes() < limits.send_buffer_bytes_max
+    }
+
+    /// As [`H1::begin`], for a request that may be a proxy's: its head may have to be another one.
+    #[cold]
+    #[inline(never)]
+    fn begin_forwarded<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        head: &RequestHead<'_>,
+        after: &[u8],
+    ) -> usize {
+        let rewritten = turn.link.rewritten(&turn.context.proxies, head);
+        let read = rewritten.as_ref().and_then(OwnedHead::read);
+        let head = read.as_ref().map_or(head, ReadHead::parsed);
+        self.begin(turn, head, after)
     }
 
     /// Passes a request to the application. Returns how many of the bytes `after` it were its content.
@@ -272,14 +290,8 @@ impl H1 {
         }
         let responder = &mut context.responder;
         responder.call_begins(framing, is_next && !turn.link.is_full());
-        let request = Request {
-            head: Head::of(head),
-            content,
-            id,
-            client: &turn.link.client,
-            server: &turn.link.server,
-            tls: turn.link.tls(),
-        };
+        let forwarded = turn.link.forwarded(&context.proxies, head);
+        let request = turn.link.request(head, forwarded.as_deref(), (content, id));
         let outcome = turn.app.call(&request, responder);
         let is_usual = responder.is_usual && outcome == Outcome::Responded;
         let is_usual = is_usual && content != Content::Later && self.queue.is_empty();
@@ -378,8 +390,8 @@ impl H1 {
         head: Option<&RequestHead<'_>>,
         sent: (u16, u64),
     ) -> Record {
-        let head = head.map(Head::of);
-        turn.context.record(turn.link.client, head, began_ms, sent)
+        let (client, head) = (turn.client_of(head), head.map(Head::of));
+        turn.context.record(client, head, began_ms, sent)
     }
 
     /// Handles every outcome except a response that is complete at once (there may be one, with its content left open): queues the exchange

@@ -10,7 +10,7 @@ use super::queue::{Encoding, Queued};
 use super::{H1, Reading};
 use crate::app::head::Head;
 use crate::app::websocket::{Offer, Opening};
-use crate::app::{App, Content, Request};
+use crate::app::{App, Content};
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::Turn;
@@ -52,14 +52,9 @@ impl H1 {
         }
         let responder = &mut turn.context.responder;
         responder.message_begins(false);
-        let request = Request {
-            head: Head::of(head),
-            content: Content::Whole(b""),
-            id,
-            client: &turn.link.client,
-            server: &turn.link.server,
-            tls: turn.link.tls(),
-        };
+        let forwarded = turn.link.forwarded(&turn.context.proxies, head);
+        let content = Content::Whole(b"");
+        let request = turn.link.request(head, forwarded.as_deref(), (content, id));
         let field_section = head.field_section;
         let offer = Offer { field_section };
         turn.app.websocket(&request, &offer, responder);

@@ -14,7 +14,7 @@ use super::input::compression;
 use super::stream::{Encoding, Stream};
 use super::{H2, Leaving};
 use crate::app::head::{Head, OwnedHead};
-use crate::app::{Abort, App, Content, Outcome, Request};
+use crate::app::{Abort, App, Content, Outcome};
 use crate::context::record::Record;
 use crate::context::{Context, REQUEST_SPARE_BYTES};
 use crate::exchange::content::{Inbound, Taker};
@@ -175,6 +175,21 @@ impl H2 {
                 return Ok(0);
             }
         };
+        match head.is_forwarded {
+            false => self.begin(turn, new, &head, after),
+            true => self.begin_forwarded(turn, new, &head, after),
+        }
+    }
+
+    /// Starts a request, if nothing is against it.
+    #[inline]
+    pub(super) fn begin<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: &RequestHead<'_>,
+        after: &[u8],
+    ) -> Result<usize, Violation> {
         let growth_bytes = self.growth_bytes();
         if is_short(REQUEST_SPARE_BYTES + growth_bytes) {
             turn.context
@@ -183,22 +198,22 @@ impl H2 {
                 let (code, reason) = (ErrorCode::REFUSED_STREAM, "no memory");
                 return Err(Violation::of_stream(new.stream, code, reason));
             }
-            self.refuse(turn, new, Known::Head(&head), (503, NO_MEMORY));
+            self.refuse(turn, new, Known::Head(head), (503, NO_MEMORY));
             return Ok(0);
         }
         if head.asks_websocket {
-            match self.handshake(turn, new, &head) {
-                Ok(handshake) => self.offer(turn, new, &head, handshake),
+            match self.handshake(turn, new, head) {
+                Ok(handshake) => self.offer(turn, new, head, handshake),
                 Err(refused) => {
                     let response = refused.response();
-                    self.refuse_with(turn, new, Known::Head(&head), refused.reason, response);
+                    self.refuse_with(turn, new, Known::Head(head), refused.reason, response);
                 }
             }
             return Ok(0);
         }
         match head.body_length {
             BodyLength::None if new.is_last && self.may_start(turn) => {
-                self.call(turn, new, &head, Content::Whole(b""));
+                self.call(turn, new, head, Content::Whole(b""));
                 Ok(0)
             }
             BodyLength::Known(1..) if new.is_last => Err(malformed(
@@ -206,25 +221,25 @@ impl H2 {
                 "Content-Length announces content and there is none",
             )),
             BodyLength::Known(length) if length > turn.context.limits.body_bytes_max => {
-                self.refuse(turn, new, Known::Head(&head), (413, CONTENT_TOO_LONG));
+                self.refuse(turn, new, Known::Head(head), (413, CONTENT_TOO_LONG));
                 Ok(0)
             }
             _ if !self.may_start(turn) => {
-                self.defer(turn, new, &head);
+                self.defer(turn, new, head);
                 Ok(0)
             }
-            _ => match H2::whole_content(new.stream, &head, after, &turn.context.limits) {
+            _ => match H2::whole_content(new.stream, head, after, &turn.context.limits) {
                 Some((content, used)) => {
                     let whole = New {
                         is_last: true,
                         ..new
                     };
                     self.take_connection_window(turn, content.len() as u32);
-                    self.call(turn, whole, &head, Content::Whole(content));
+                    self.call(turn, whole, head, Content::Whole(content));
                     Ok(used)
                 }
                 None => {
-                    self.call(turn, new, &head, Content::Later);
+                    self.call(turn, new, head, Content::Later);
                     Ok(0)
                 }
             },
@@ -333,14 +348,8 @@ impl H2 {
         frames.payload_bytes_max = self.client.payload_bytes_max;
         frames.framed_bytes = 0;
         frames.has_ended = false;
-        let request = Request {
-            head: Head::of(head),
-            content,
-            id,
-            client: &turn.link.client,
-            server: &turn.link.server,
-            tls: turn.link.tls(),
-        };
+        let forwarded = turn.link.forwarded(&turn.context.proxies, head);
+        let request = turn.link.request(head, forwarded.as_deref(), (content, id));
         let app = &mut *turn.app;
         let called = catch_unwind(AssertUnwindSafe(|| app.call_stream(&request, responder)));
         std::mem::swap(&mut responder.frames.encoder, &mut self.encoder);
@@ -569,9 +578,8 @@ pub(super) fn record<A: App>(
     head: Option<&RequestHead<'_>>,
     sent: (u16, u64),
 ) -> Record {
-    let head = head.map(Head::of);
-    turn.context
-        .record(turn.link.client, head, turn.now_ms(), sent)
+    let (client, head) = (turn.client_of(head), head.map(Head::of));
+    turn.context.record(client, head, turn.now_ms(), sent)
 }
 
 /// The announced length of the content; `None` if it ends with its stream.

@@ -8,12 +8,12 @@
 
 use net::memory::is_short;
 use wire::RequestHead;
-use wire::h2::{ErrorCode, ReceiveWindow, State, frame};
+use wire::h2::{ErrorCode, ReceiveWindow, State, Violation, frame};
 
 use super::H2;
 use super::request::{New, owed_bytes, record};
 use super::stream::{Encoding, Stream};
-use crate::app::head::{Head, OwnedHead};
+use crate::app::head::{Head, OwnedHead, ReadHead};
 use crate::app::{App, Content};
 use crate::context::REQUEST_SPARE_BYTES;
 use crate::exchange::Exchange;
@@ -32,6 +32,22 @@ pub(super) enum Started {
 }
 
 impl H2 {
+    /// As [`H2::begin`], for a request that may be a proxy's: its head may have to be another one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_forwarded<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: &RequestHead<'_>,
+        after: &[u8],
+    ) -> Result<usize, Violation> {
+        let rewritten = turn.link.rewritten(&turn.context.proxies, head);
+        let read = rewritten.as_ref().and_then(OwnedHead::read);
+        let head = read.as_ref().map_or(head, ReadHead::parsed);
+        self.begin(turn, new, head, after)
+    }
+
     /// Whether a request that has just arrived may be started.
     #[inline]
     pub(super) fn may_start<A: App>(&self, turn: &Turn<'_, A>) -> bool {

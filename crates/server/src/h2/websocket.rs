@@ -21,7 +21,7 @@ use super::request::{New, record};
 use super::stream::{Encoding, Stream};
 use crate::app::head::Head;
 use crate::app::websocket::{Offer, Opening};
-use crate::app::{App, Content, Request};
+use crate::app::{App, Content};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
@@ -107,14 +107,9 @@ impl H2 {
             connection: turn.link.id.key,
             sequence: turn.context.next_sequence(),
         };
-        let request = Request {
-            head: Head::of(head),
-            content: Content::Whole(b""),
-            id,
-            client: &turn.link.client,
-            server: &turn.link.server,
-            tls: turn.link.tls(),
-        };
+        let forwarded = turn.link.forwarded(&turn.context.proxies, head);
+        let content = Content::Whole(b"");
+        let request = turn.link.request(head, forwarded.as_deref(), (content, id));
         let offer = Offer {
             field_section: head.field_section,
         };

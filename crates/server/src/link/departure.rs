@@ -4,6 +4,8 @@
 //! resets the connection, and the kernel of the second acknowledges it. A peer that keeps acknowledging is therefore present. One that has
 //! nothing to acknowledge, and was sent nothing for a while, is assumed to be gone.
 
+use super::Link;
+
 /// Time before a silent peer counts as gone. A response that is complete by then is sent whole in any case, and an application that waits
 /// for its client's end is notified within a second.
 pub(crate) const DOUBT_MS: u64 = 500;
@@ -55,6 +57,15 @@ impl Departure {
             false => u64::MAX,
         };
         !is_there
+    }
+}
+
+impl Link {
+    /// When to check whether a peer that sends no more is still present; never, if that is known or not in doubt.
+    pub(crate) fn departure_check_ms(&self) -> u64 {
+        self.departure
+            .as_ref()
+            .map_or(u64::MAX, |departure| departure.check_ms())
     }
 }
 

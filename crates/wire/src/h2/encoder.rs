@@ -7,8 +7,8 @@ mod policy;
 
 use super::hpack::table::Table;
 use super::hpack::{TABLE_BYTES_DEFAULT, huffman, integer, static_table};
-use crate::connection_field::connection_field;
 use crate::encode::push_decimal;
+use crate::field::connection_field::connection_field;
 use crate::field::{FieldLine, field_lines};
 use crate::grammar::LF;
 use crate::scan;

@@ -2,7 +2,7 @@
 //!
 //! An entry of the decoder's table keeps the result, so a field that a client repeats is examined once.
 
-use crate::connection_field::connection_field;
+use crate::field::connection_field::connection_field;
 use crate::framing;
 use crate::grammar::{HTAB, SP, is_lower_tchar, is_token};
 use crate::host::is_host;

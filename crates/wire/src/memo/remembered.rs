@@ -1,12 +1,12 @@
 //! Field lines remembered one by one, each with a result, so that repeated lines are only compared.
 //!
 //! A client sends most of its fields with each request, and clients of one kind send the same. Of a line that may contain something secret
-//! only the name is remembered ([`crate::harmless`]): the duration of a comparison would reveal one client's line to another.
+//! only the name is remembered ([`crate::field::harmless`]): the duration of a comparison would reveal one client's line to another.
 //!
 //! The caller decides what the results for a name (`N`) and for a whole line (`V`) are, and what happens to lines that are no longer sent.
 
+use crate::field::harmless::is_harmless_field;
 use crate::field::{FieldLine, FieldLines};
-use crate::harmless::is_harmless_field;
 
 /// Longer lines are read each time: limits what a worker keeps.
 const LINE_BYTES_MAX: usize = 512;

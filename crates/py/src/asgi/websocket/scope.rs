@@ -24,7 +24,7 @@ impl SocketScopes {
         state: Option<Py<PyDict>>,
     ) -> SocketScopes {
         SocketScopes {
-            scheme: if scheme == "https" { "wss" } else { "ws" },
+            scheme: of_websocket(scheme),
             root_path: root_path.to_owned(),
             state,
         }
@@ -36,7 +36,12 @@ impl SocketScopes {
         request: &Request<'_>,
         offer: &Offer<'_>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let head = request.head;
+        let (head, forwarded) = (request.head, request.forwarded);
+        let scheme = match forwarded.and_then(|forwarded| forwarded.scheme) {
+            Some(scheme) => of_websocket(scheme.name()),
+            None => self.scheme,
+        };
+        let prefix = forwarded.map_or("", |forwarded| &*forwarded.prefix);
         let versions = PyDict::new(py);
         versions.set_item("version", "3.0")?;
         versions.set_item("spec_version", SPEC_VERSION)?;
@@ -44,12 +49,13 @@ impl SocketScopes {
         scope.set_item("type", "websocket")?;
         scope.set_item("asgi", versions)?;
         scope.set_item("http_version", head.version().number())?;
-        scope.set_item("scheme", self.scheme)?;
-        scope.set_item("path", path_of(py, &self.root_path, head.path())?)?;
+        scope.set_item("scheme", scheme)?;
+        let root = (prefix, self.root_path.as_str());
+        scope.set_item("path", path_of(py, root, head.path())?)?;
         scope.set_item("raw_path", PyBytes::new(py, head.path()))?;
         let query = head.query().unwrap_or_default();
         scope.set_item("query_string", PyBytes::new(py, query))?;
-        scope.set_item("root_path", &self.root_path)?;
+        scope.set_item("root_path", format!("{prefix}{}", self.root_path))?;
         scope.set_item("headers", headers(py, head)?)?;
         scope.set_item("client", address_of(py, request.client)?)?;
         scope.set_item("server", address_of(py, request.server)?)?;
@@ -65,6 +71,10 @@ impl SocketScopes {
         scope.set_item("extensions", extensions)?;
         Ok(scope)
     }
+}
+
+fn of_websocket(scheme: &str) -> &'static str {
+    if scheme == "https" { "wss" } else { "ws" }
 }
 
 fn headers<'py>(py: Python<'py>, head: Head<'_>) -> PyResult<Bound<'py, PyList>> {
