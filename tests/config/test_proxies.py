@@ -65,6 +65,11 @@ def test_fields_are_some_of_the_known() -> None:
             "no proxy is trusted: Forwarded and X-Forwarded-* are not read",
         ),
         ({"forwarded_fields": ""}, "Forwarded and X-Forwarded-* are not read"),
+        (
+            {"proxy_protocol": True, "trusted_proxies": "10.0.0.1", "forwarded_fields": ""},
+            "only 10.0.0.1 may connect, with the PROXY protocol; Forwarded and X-Forwarded-* are "
+            "not read",
+        ),
     ],
 )
 def test_the_line_at_startup(given: dict[str, str], line: str) -> None:

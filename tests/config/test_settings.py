@@ -232,6 +232,7 @@ def test_options_of_the_server() -> None:
     assert options.pop("trusted_proxies") == ["127.0.0.0/8", "::1", "unix"]
     assert options.pop("forwarded_fields") == ["for", "proto"]
     assert options.pop("untrusted_forwarded") == "keep"
+    assert options.pop("proxy_protocol") is False
     assert options.keys() == {name for name, *_ in _core.settings()}
 
 

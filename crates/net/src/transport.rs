@@ -157,6 +157,33 @@ impl Transport {
         }))
     }
 
+    /// Reads what has arrived on the socket without taking it from there, before TLS.
+    ///
+    /// Cost: one system call.
+    pub fn peek(&self, buffer: &mut [u8]) -> Received {
+        received(retry_on_intr(|| {
+            let received = recv(&self.socket, &mut *buffer, RecvFlags::PEEK);
+            received.map(|(_, count)| count)
+        }))
+    }
+
+    /// Takes bytes that [`Transport::peek`] has returned from the socket, as many as the buffer has.
+    ///
+    /// Cost: one system call.
+    pub fn take_peeked(&self, mut buffer: &mut [u8]) {
+        while !buffer.is_empty() {
+            let taken = retry_on_intr(|| recv(&self.socket, &mut *buffer, RecvFlags::empty()));
+            match taken {
+                Ok((_, count @ 1..)) => {
+                    let taken = std::mem::take(&mut buffer);
+                    buffer = taken.get_mut(count..).unwrap_or_default();
+                }
+                // The connection is broken, which the next read reports.
+                _ => return,
+            }
+        }
+    }
+
     #[inline(never)]
     fn receive_records<R: Room + ?Sized>(&self, tls: &Tls, room: &mut R) -> Received {
         tls.with(|session| session.receive(self.socket.as_fd(), room))

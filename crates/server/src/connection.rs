@@ -3,6 +3,7 @@
 //! | phase | until | then |
 //! | --- | --- | --- |
 //! | `Handshake` | the TLS handshake is complete; `tls_handshake_timeout_ms` | `Preface`; closed |
+//! | `Preface` | a PROXY header has arrived, if one is expected; `header_timeout_ms` | `Handshake`, `Preface`; closed |
 //! | `Preface` | the first bytes arrive, which select the protocol; `header_timeout_ms` | the protocol; closed |
 //! | `H1` | a handshake is accepted ([`Fate::Upgrade`]) | `WebSocket` |
 //! | `H1`, `H2`, `WebSocket` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
@@ -14,6 +15,7 @@
 
 mod handshake;
 mod preface;
+mod proxy_header;
 mod websocket;
 
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use std::sync::Arc;
 use net::{Peer, Poller, Received, Transport};
 
 use self::handshake::Handshake;
+use self::preface::First;
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::Unfinished;
@@ -40,8 +43,7 @@ enum Phase {
     Handshake(Handshake),
     Preface {
         since_ms: u64,
-        /// Bytes that do not select a protocol yet.
-        first: Vec<u8>,
+        first: First,
     },
     H1(H1),
     H2(Box<H2>),
@@ -92,12 +94,9 @@ impl Connection {
         transport: Arc<Transport>,
         id: ConnectionId,
         peers: (Peer, Peer),
-        now_ms: u64,
+        (now_ms, expects_header): (u64, bool),
     ) -> Connection {
-        let phase = match transport.is_handshaking() {
-            true => Phase::Handshake(Handshake::new(now_ms)),
-            false => Phase::preface(now_ms),
-        };
+        let phase = Phase::first(now_ms, transport.is_handshaking(), expects_header);
         Connection {
             link: Link::new(transport, id, peers, now_ms),
             phase,
@@ -160,6 +159,11 @@ impl Connection {
                 received => h1.received(turn, &received, &[]),
             };
             return self.conclude(context, app, fate);
+        }
+        if let Phase::Preface { .. } = self.phase
+            && let Some(fate) = self.proxy_header(context, buffer, has_ended)
+        {
+            return fate;
         }
         let received = self.link.receive(buffer);
         self.received(context, app, received, buffer, has_ended)
@@ -572,7 +576,7 @@ impl Connection {
                 Phase::H1(h1) => h1.held_bytes(),
                 Phase::H2(h2) => h2.held_bytes(),
                 Phase::WebSocket(websocket) => websocket.held_bytes(),
-                Phase::Preface { first, .. } => first.capacity(),
+                Phase::Preface { first, .. } => first.held_bytes(),
                 Phase::Handshake(_) | Phase::Lingering { .. } | Phase::Cutting => 0,
             };
         if held != self.accounted_bytes {

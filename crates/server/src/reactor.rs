@@ -407,7 +407,9 @@ impl<A: App> Worker<A> {
         let transport = Arc::new(transport);
         let exits = &mut self.context.responder.batch.exits;
         exits.open(id, Arc::clone(&transport));
-        entry.insert(Connection::new(transport, id, (client, server), now_ms));
+        let expects_header = self.context.proxies.expects_header;
+        let state = (now_ms, expects_header);
+        entry.insert(Connection::new(transport, id, (client, server), state));
         self.open.fetch_add(1, Ordering::Relaxed);
         self.context.metrics.set_open(self.connections.len());
         self.accepting.opened(key, self.admitted(), now_ms);

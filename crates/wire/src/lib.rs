@@ -11,7 +11,7 @@
 //! Not here: sockets, clocks, threads, timeouts, and any notion of an application.
 //!
 //! Where to read: [`head`] parses a request; `head/request_line`, `head/target`, `host` and [`field`] are its parts, `grammar` the byte classes and
-//! `scan` the loops that find their ends. [`forwarded`] reads what proxies say of a request. [`framing`] decides where content ends and [`chunked`] decodes it. The table in [`error`] lists
+//! `scan` the loops that find their ends. [`forwarded`] and [`proxy_header`] read what proxies say. [`framing`] decides where content ends and [`chunked`] decodes it. The table in [`error`] lists
 //! what is refused, with the status. [`h2`] is HTTP/2, whose requests become heads of the same form. Every rule has a case in `vectors/`.
 
 pub mod chunked;
@@ -28,6 +28,7 @@ mod host;
 pub mod limits;
 pub mod memo;
 pub mod method;
+pub mod proxy_header;
 pub mod response;
 mod scan;
 mod trailer;
@@ -55,6 +56,7 @@ pub use limits::HeadLimits;
 pub use memo::SectionMemo;
 pub use memo::remembered::{LINES_OF_KIND, RememberedLine, skip_kind};
 pub use method::{Method, Version};
+pub use proxy_header::{PROXY_HEADER_BYTES_MAX, ProxyHeader, ProxyHeaderError, parse_proxy_header};
 pub use response::{ResponseBodyLength, ResponseHead, ResponseProgress, parse_response};
 pub use scan::{is_same, is_same_throughout};
 pub use trailer::may_be_trailer;

@@ -94,7 +94,7 @@ ADVICE = {
     "--pid": "use --pid-file",
     "--process-name": SERVICE_MANAGER,
     "--proxy-headers": "leave it out: trusted proxies are believed; --trusted-proxies names them",
-    "--proxy-protocol": "Bolide does not read the PROXY protocol yet",
+    "--proxy-allow-from": "use --trusted-proxies",
     "--pythonpath": "set PYTHONPATH in the environment",
     "--read-timeout": "use --header-timeout-ms",
     "--reload": NOT_YET_RELOAD,

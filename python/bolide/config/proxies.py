@@ -6,6 +6,8 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bolide.errors import ConfigError
+
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
 
@@ -57,6 +59,25 @@ def _peer(word: str) -> str:
     return host if network.prefixlen == network.max_prefixlen else str(network)
 
 
+def check(settings: Settings) -> None:
+    """Check what belongs together.
+
+    Raises:
+        ConfigError: an option needs another one, or does not go with it.
+    """
+    if not settings.proxy_protocol:
+        return
+    if not settings.trusted_proxies:
+        raise ConfigError(
+            "proxy_protocol needs trusted_proxies: only they may connect; name the proxy's address"
+        )
+    if settings.redirect_to_https:
+        raise ConfigError(
+            "proxy_protocol does not go with redirect_to_https, whose addresses do not read it; "
+            "have the proxy redirect to https"
+        )
+
+
 def described(settings: Settings) -> str:
     """Say in one line who is trusted, and with what."""
     names = {"unix": "UNIX sockets", "*": "every peer"}
@@ -67,6 +88,8 @@ def described(settings: Settings) -> str:
     believed = f"{fields} are read" if len(settings.forwarded_fields) > 1 else f"{fields} is read"
     if not fields:
         believed = "Forwarded and X-Forwarded-* are not read"
+    if settings.proxy_protocol:
+        return f"only {peers} may connect, with the PROXY protocol; {believed}"
     return f"{believed} from {peers}" if fields else believed
 
 

@@ -11,15 +11,15 @@ Precedence: flag or keyword, variable, file, default. `configfile.py` finds and 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Literal
 
 from bolide import _core
-from bolide.config import configfile, proxies, tls
+from bolide.config import configfile, places, proxies, tls
 from bolide.config.address import Address
-from bolide.config.foreign import advice_for
+from bolide.config.mistakes import refuse_mistyped, remedy
 from bolide.config.option import (
     Addresses,
     Choice,
@@ -48,9 +48,6 @@ PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
 LOGGING, RESPONDING, TLS, WEBSOCKET = "Logging", "Responding", "TLS", "WebSocket"
 PROXIES = "Proxies"
-PORT = Number(0, 65535, "0 = any free port")
-OF_APPLICATIONS = ("daemon", "debug", "group", "name", "pid", "umask", "user")
-"""Options of other servers whose variables are more likely an application's own: BOLIDE_USER."""
 CORE_NUMBER_MAX = 2**40
 """A tebibyte, or 35 years in milliseconds: more than anyone needs, and sums fit into 64 bits."""
 CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}
@@ -126,7 +123,7 @@ class Settings:
     )
     port: int = row(
         8000,
-        PORT,
+        places.PORT,
         LISTENING,
         "Port to listen on; 0 = any free. If no place sets an address, the variable PORT sets it, "
         "and the host is then 0.0.0.0, as platforms expect that set this variable.",
@@ -269,6 +266,14 @@ class Settings:
         "What the application gets of such fields from peers that are not trusted. They have no "
         "effect either way. remove also removes those with an underscore in their names from every "
         "request, for frameworks and middleware that read them.",
+    )
+    proxy_protocol: bool = row(
+        False,
+        Switch(),
+        PROXIES,
+        "Require a header of the PROXY protocol, version 1 or 2, at the start of each connection, "
+        "before TLS. Only trusted proxies may connect then; other connections, and those without "
+        "the header within header_timeout_ms, are closed.",
     )
     workers: int = row(
         1, Count(), PROCESSES, 'Worker processes; "auto" for one per usable processor.'
@@ -469,6 +474,7 @@ class Settings:
             "trusted_proxies": list(self.trusted_proxies),
             "forwarded_fields": list(self.forwarded_fields),
             "untrusted_forwarded": self.untrusted_forwarded,
+            "proxy_protocol": self.proxy_protocol,
             "websocket_compression": self.websocket_compression,
             "websocket_compression_level": self.websocket_compression_level,
             "websocket_origins": self.websocket_origins,
@@ -505,7 +511,7 @@ def resolve(
     environ = os.environ if environ is None else environ
     where, from_file = configfile.read(config or environ.get(PREFIX + "CONFIG"))
     from_environ = {o.name: environ[o.variable] for o in table() if environ.get(o.variable)}
-    _refuse_mistyped(environ)
+    refuse_mistyped(environ, PREFIX, [option.name for option in table()])
     layers: list[tuple[Channel | Literal["variable", "file"], Mapping[str, object]]] = [
         (channel, tls.flattened(given, _said(tls.TABLE, channel))),
         ("variable", from_environ),
@@ -519,84 +525,17 @@ def resolve(
             if name not in options:
                 if layer == "file" and isinstance(value, Mapping):
                     configfile.refuse_table(name, where)
-                raise ConfigError(f"{source}: no such option" + _remedy(name))
+                raise ConfigError(f"{source}: no such option" + remedy(name, list(options)))
             winning[name] = value, source
     values: dict[str, Any] = {name: option.default for name, option in options.items()}
     values |= {name: _checked(options[name], *given) for name, given in winning.items()}
-    values |= _addresses(layers) | _port_of_platform(layers, environ)
-    values |= _pairs(layers)
+    values |= places.addresses(layers) | places.port_of_platform(layers, environ)
+    values |= places.pairs(layers)
     tls.check(values)
     core = {name: values.pop(name) for name, *_ in _core.settings()}
-    return Settings(core=core, channel=channel, **values)
-
-
-def _addresses(layers: list[Any]) -> dict[str, Any]:
-    """Take all addresses from the first layer that sets any; drop those of the other layers."""
-    ways = ("host", "port"), ("uds",), ("bind",)
-    for _, given in layers:
-        said = [way for way in ways if any(given.get(name) not in (None, "", ()) for name in way)]
-        if len(said) > 1:
-            names = " and ".join("/".join(way) for way in said)
-            raise ConfigError(f"{names} both set where to listen; give only one of them")
-        if said:
-            defaults: dict[str, Any] = {"uds": "", "bind": ()}
-            return {name: value for name, value in defaults.items() if (name,) not in said}
-    return {}
-
-
-def _port_of_platform(layers: list[Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """Take the port from the variable PORT, which platforms set, if no option sets an address.
-
-    A host alone keeps its place, and gets that port.
-    """
-    given = {name for _, layer in layers for name in layer if layer[name] not in (None, "", ())}
-    if not (text := environ.get("PORT")) or given & {"port", "uds", "bind"}:
-        return {}
-    try:
-        port = PORT.parse(text)
-    except ValueError as error:
-        raise ConfigError(f"the variable PORT: {text!r} {error}") from None
-    return {"port": port} if "host" in given else {"port": port, "host": "0.0.0.0"}  # noqa: S104
-
-
-def _pairs(layers: list[Any]) -> dict[str, Any]:
-    """Take all certificates and keys from the first layer that sets any."""
-    for _, given in layers:
-        if any(given.get(name) for name in tls.PAIR_OPTIONS):
-            return {name: () for name in tls.PAIR_OPTIONS if not given.get(name)}
-    return {}
-
-
-def _refuse_mistyped(environ: Mapping[str, str]) -> None:
-    """Reject a variable named nearly like one of ours, or clearly like another server's option.
-
-    Others may be the application's own.
-    """
-    ours = {option.variable for option in table()} | {PREFIX + "CONFIG"}
-    for variable in environ:
-        if variable.startswith(PREFIX) and variable not in ours:
-            name = variable.removeprefix(PREFIX).lower()
-            if name in OF_APPLICATIONS or len(name) == 1:
-                continue
-            remedy = _remedy(name, lambda option: PREFIX + option.upper(), cutoff=0.75)
-            if remedy:
-                raise ConfigError(f"{variable}: no such option" + remedy)
-
-
-def _near(name: str, cutoff: float) -> str:
-    """Return the option that was probably meant, or ""."""
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, [option.name for option in table()], n=1, cutoff=cutoff)
-    return found[0] if found else ""
-
-
-def _remedy(name: str, named: Callable[[str], str] = str, cutoff: float = 0.6) -> str:
-    """Return the end of an error about an unknown option: what to write instead, or ""."""
-    if instead := advice_for(name, named):
-        return f"; {instead}"
-    near = _near(name, cutoff)
-    return f"; did you mean {named(near)}?" if near else ""
+    resolved = Settings(core=core, channel=channel, **values)
+    proxies.check(resolved)
+    return resolved
 
 
 def _checked(option: Option, value: object, source: str) -> object:

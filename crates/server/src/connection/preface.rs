@@ -3,7 +3,7 @@
 use net::Received;
 use net::memory::{NoMemory, append, is_short};
 
-use super::handshake::wrong_scheme;
+use super::handshake::{Handshake, wrong_scheme};
 use super::{Connection, Phase};
 use crate::app::App;
 use crate::context::Context;
@@ -14,12 +14,42 @@ use crate::link::{Fate, Link, Turn};
 /// The name of HTTP/2 in a TLS handshake (RFC 9113 section 3.2).
 const H2_NAME: &[u8] = b"h2";
 
+/// What is known of the start of a connection.
+pub(super) enum First {
+    /// A header of the PROXY protocol comes first.
+    ProxyHeader,
+    /// Bytes that do not select a protocol yet.
+    Bytes(Vec<u8>),
+}
+
+impl First {
+    /// Memory held, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            First::ProxyHeader => 0,
+            First::Bytes(bytes) => bytes.capacity(),
+        }
+    }
+}
+
 impl Phase {
+    /// The phase of a new connection.
+    pub(super) fn first(since_ms: u64, is_handshaking: bool, expects_header: bool) -> Phase {
+        match (expects_header, is_handshaking) {
+            (true, _) => Phase::Preface {
+                since_ms,
+                first: First::ProxyHeader,
+            },
+            (false, true) => Phase::Handshake(Handshake::new(since_ms)),
+            (false, false) => Phase::preface(since_ms),
+        }
+    }
+
     /// A connection that has not sent anything.
     pub(super) fn preface(since_ms: u64) -> Phase {
         Phase::Preface {
             since_ms,
-            first: Vec::new(),
+            first: First::Bytes(Vec::new()),
         }
     }
 }
@@ -32,7 +62,11 @@ impl Connection {
         app: &mut A,
         bytes: &[u8],
     ) -> Fate {
-        let Phase::Preface { first, .. } = &mut self.phase else {
+        let Phase::Preface {
+            first: First::Bytes(first),
+            ..
+        } = &mut self.phase
+        else {
             return Fate::Open;
         };
         let mut joined = std::mem::take(first);

@@ -33,6 +33,8 @@ const HTTP2: u16 = 2;
 
 /// Stands for TLS handshakes that failed.
 const HANDSHAKE: u16 = 3;
+/// Stands for connections without a valid header of the PROXY protocol.
+const PROXY_HEADER: u16 = 4;
 /// Maximum characters of a reason that is not ours.
 const REASON_CHARACTERS_MAX: usize = 200;
 
@@ -106,6 +108,13 @@ impl Refusals {
         if let Some(lines) = &mut self.handshakes {
             lines.push(format!("a TLS handshake failed: {reason}"));
         }
+    }
+
+    /// Counts a connection that is closed because it lacks a valid header of the PROXY protocol.
+    #[cold]
+    pub(crate) fn add_proxy_header(&mut self, client: &Peer, reason: &str) {
+        let reason = format!("{}: {reason}", address(client));
+        self.count(PROXY_HEADER, &reason);
     }
 
     fn count(&mut self, status: u16, reason: &str) {
@@ -213,6 +222,12 @@ impl Refusal {
         if status == UPGRADE {
             return format!(
                 "{count} request{plural} asked for WebSocket, which the application does not serve, and {were} served as plain HTTP"
+            );
+        }
+        if status == PROXY_HEADER {
+            let reason = &self.reason;
+            return format!(
+                "closed {count} connection{plural} without a valid PROXY header, the last of {reason} (see --proxy-protocol)"
             );
         }
         if status == HTTP2 {
