@@ -82,7 +82,7 @@ MISTAKES = [
         ["serve", "basic", "--host", "127.0.0.1:80"],
         "--host: '127.0.0.1:80' includes a port; give the host 127.0.0.1 and the port 80\n",
     ),
-    (["serve", "basic", "-p", "8000"], "No such option '-p': use --port; there is no pid file\n"),
+    (["serve", "basic", "-p", "8000"], "No such option '-p': use --port, or --pid-file for"),
     (
         ["serve", "basic", "8001"],
         "Got unexpected extra argument (8001). The address is given by --port 8001, --host, --bind"

@@ -139,7 +139,8 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     """
     from bolide.server import logs, supervisor
 
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a parent's, which may block TERM
+    if os.getpid() != supervisor.INIT_PID:
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a parent's, which may block TERM
     stderr.open_missing()
     stderr.install()
     atexit.register(stderr.uninstall)

@@ -28,10 +28,12 @@ class Server:
 
     program: tuple[str, ...] = ("-m", "bolide", "serve")
     """What Python runs."""
+    within: tuple[str, ...] = ()
+    """The program that runs Python, if it is not run directly."""
 
     def __init__(self, arguments: list[str], cwd: Path, env: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", *self.program, *arguments],
+            [*self.within, sys.executable, "-W", "error", *self.program, *arguments],
             cwd=cwd,
             env={**clean_environ(), **(env or {})},
             stdin=subprocess.DEVNULL,

@@ -535,6 +535,8 @@ class Supervisor:
         before = {number: signal.signal(number, lambda *_: None) for number in self._actions}
         before.update((number, signal.signal(number, signal.SIG_IGN)) for number in ignored)
         wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        if ends_process:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())  # those that wait are handled now
         try:
             yield read_fd, write_fd
         finally:
