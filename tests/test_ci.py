@@ -31,7 +31,7 @@ def test_packages_are_reported_and_can_be_skipped(
     done = subprocess.run(
         [RUN], env={**env, **variables}, capture_output=True, text=True, check=True
     )
-    packages = "chromium wrk apache2-utils nghttp2-client hey curl nginx-light"
+    packages = "chromium wrk apache2-utils nghttp2-client hey curl nginx-light haproxy caddy"
     said = f"installing {packages} by apt-get (BOLIDE_SKIP_PACKAGES=1 skips it)\n"
     assert (done.stdout, done.stderr) == ("", said if installs else "")
     apt = ["apt-get -qq update", f"apt-get -qq install --yes --no-install-recommends {packages}"]

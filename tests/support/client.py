@@ -51,6 +51,7 @@ class Connection:
         address: tuple[str, int] | str,
         timeout_s: float = 10,
         receive_buffer_bytes: int | None = None,
+        source: str | None = None,
     ) -> None:
         is_path = isinstance(address, str)
         is_ipv6 = not is_path and ":" in address[0]
@@ -61,6 +62,8 @@ class Connection:
             # Before the connection is made: its window is scaled by it.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         try:
+            if source is not None:
+                self.socket.bind((source, 0))
             self.socket.connect(address)
         except OSError:
             self.socket.close()
