@@ -4,13 +4,14 @@
 //! ready in one iteration of the event loop are sent with one write per connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use net::memory::{NoMemory, copy, reserve_entry};
 use wire::websocket::{Close, Kind};
 
 use crate::app::websocket::Opening;
 use crate::id::ExchangeId;
+use crate::responder::messages::publication::Publication;
 use crate::responder::push_plain;
 use crate::response::{FilePart, HeldPart, Response};
 
@@ -62,21 +63,11 @@ pub enum Command {
     Unsubscribe(Vec<u8>),
 }
 
-/// A frame that several WebSockets send. Not a slice in an `Arc`, into which it would have to be copied.
-pub(crate) type SharedFrame = Arc<Vec<u8>>;
-
-/// A message to all subscribers of a topic.
-#[derive(Debug)]
-pub(crate) struct Publication {
-    pub(crate) topic: Vec<u8>,
-    pub(crate) frame: SharedFrame,
-}
-
 /// What was posted.
 #[derive(Debug)]
 pub(crate) enum Mail {
     Command(ExchangeId, Command),
-    Publication(Publication),
+    Publication(Box<Publication>),
 }
 
 /// The queue between handlers and the reactor. One per worker.
@@ -107,7 +98,8 @@ impl Mailbox {
         self.try_push(Mail::Command(id, command))
     }
 
-    /// Posts a message to all WebSockets of this worker that subscribe to `topic`. It is encoded once, whatever their number.
+    /// Posts a message to all WebSockets of this worker that subscribe to `topic`. It is encoded once, and compressed once for all that use the
+    /// same window, whatever their number.
     ///
     /// A subscriber that has more than `websocket_queued_bytes_max` to receive, or for which there is no memory, is closed with 1013.
     ///
@@ -116,11 +108,8 @@ impl Mailbox {
     pub fn publish(&self, topic: &[u8], kind: Kind, content: &[u8]) -> Result<(), NoMemory> {
         let mut frame = Vec::new();
         push_plain(&mut frame, kind, content)?;
-        let publication = Publication {
-            topic: copy(topic)?,
-            frame: Arc::new(frame),
-        };
-        self.try_push(Mail::Publication(publication))
+        let publication = Publication::new(copy(topic)?, kind, frame, content.len());
+        self.try_push(Mail::Publication(Box::new(publication)))
     }
 
     /// Posts something whose number the application's messages decide.

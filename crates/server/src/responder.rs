@@ -4,7 +4,7 @@ pub(crate) mod batch;
 mod delimiter;
 mod fields;
 mod frames;
-mod messages;
+pub(crate) mod messages;
 mod stamp;
 
 use net::Sent;

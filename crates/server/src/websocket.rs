@@ -37,7 +37,8 @@ use crate::context::Context;
 use crate::context::topics::Subscription;
 use crate::id::ExchangeId;
 use crate::link::Turn;
-use crate::mailbox::{Command, SharedFrame};
+use crate::mailbox::Command;
+use crate::responder::messages::publication::{Publication, SharedFrame};
 use crate::responder::{Coding, new_deflater};
 
 /// Why no more is read from a WebSocket that has ended.
@@ -359,16 +360,28 @@ impl WebSocket {
             || unsent_bytes == 0 && self.outgoing.is_empty()
     }
 
-    /// Sends a frame that other subscribers of its topic receive too. `unsent_bytes` wait for the socket already.
+    /// The frame in which it receives a published message.
+    #[inline]
+    pub(crate) fn share<'a>(
+        &self,
+        context: &mut Context,
+        publication: &'a mut Publication,
+    ) -> &'a SharedFrame {
+        let messages = &mut context.responder.messages;
+        messages.share(&self.coding, publication)
+    }
+
+    /// Sends a message that other subscribers of its topic receive too. `unsent_bytes` wait for the socket already.
     pub(crate) fn publish<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
-        frame: &SharedFrame,
+        publication: &mut Publication,
         unsent_bytes: usize,
     ) {
         if self.state != State::Open {
             return;
         }
+        let frame = self.share(turn.context, publication);
         if !self.has_room_for(turn.context, frame.len(), unsent_bytes) {
             return self.close_slow(turn);
         }

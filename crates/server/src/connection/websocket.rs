@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::context::Context;
 use crate::id::ExchangeId;
 use crate::link::{Fate, Turn};
-use crate::mailbox::SharedFrame;
+use crate::responder::messages::publication::Publication;
 
 impl Connection {
     /// Continues as a WebSocket.
@@ -58,23 +58,24 @@ impl Connection {
         }
     }
 
-    /// Sends a frame to the WebSocket `id`, which subscribes to its topic.
+    /// Sends a message to the WebSocket `id`, which subscribes to its topic.
     pub(crate) fn publish<A: App>(
         &mut self,
         context: &mut Context,
         app: &mut A,
         id: ExchangeId,
-        frame: &SharedFrame,
+        publication: &mut Publication,
     ) {
         let link = &mut self.link;
         match &mut self.phase {
             Phase::WebSocket(upgraded) if upgraded.websocket.id == id => {
                 let unsent_bytes = link.unsent_bytes();
                 let turn = &mut Turn { link, context, app };
-                upgraded.websocket.publish(turn, frame, unsent_bytes);
+                let websocket = &mut upgraded.websocket;
+                websocket.publish(turn, publication, unsent_bytes);
             }
-            Phase::H1(h1) => h1.publish(&mut Turn { link, context, app }, id, frame),
-            Phase::H2(h2) => h2.publish(&mut Turn { link, context, app }, id, frame),
+            Phase::H1(h1) => h1.publish(&mut Turn { link, context, app }, id, publication),
+            Phase::H2(h2) => h2.publish(&mut Turn { link, context, app }, id, publication),
             _ => {}
         }
     }

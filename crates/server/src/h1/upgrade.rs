@@ -14,7 +14,8 @@ use crate::app::{App, Content};
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::Turn;
-use crate::mailbox::{Command, SharedFrame};
+use crate::mailbox::Command;
+use crate::responder::messages::publication::Publication;
 use crate::responder::{Delimiter, Framing};
 use crate::websocket::WebSocket;
 use crate::websocket::opening::check_h1;
@@ -144,18 +145,18 @@ impl H1 {
         }
     }
 
-    /// Sends a frame to a subscriber whose connection has not become a WebSocket yet: it follows the response that accepts.
+    /// Sends a message to a subscriber whose connection has not become a WebSocket yet: it follows the response that accepts.
     pub(crate) fn publish<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         id: ExchangeId,
-        frame: &SharedFrame,
+        publication: &mut Publication,
     ) {
         if let Reading::Upgraded(websocket) = &mut self.reading
             && websocket.id == id
         {
             let unsent_bytes = turn.link.unsent_bytes();
-            websocket.publish(turn, frame, unsent_bytes);
+            websocket.publish(turn, publication, unsent_bytes);
         }
     }
 

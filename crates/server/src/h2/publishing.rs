@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::context::Context;
 use crate::id::ExchangeId;
 use crate::link::Turn;
-use crate::mailbox::SharedFrame;
+use crate::responder::messages::publication::Publication;
 
 /// About what a frame takes besides its octets.
 const RECORD_BYTES: usize = 80;
@@ -49,19 +49,20 @@ impl H2 {
         bytes as u64 <= context.limits.websockets_queued_bytes_max() || before_bytes == 0
     }
 
-    /// Sends a frame that other subscribers of its topic receive too.
+    /// Sends a message that other subscribers of its topic receive too.
     pub(crate) fn publish<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         id: ExchangeId,
-        frame: &SharedFrame,
+        publication: &mut Publication,
     ) {
         let Some(index) = self.index_of_exchange(id) else {
             return;
         };
+        let frame_bytes = publication.plain().len();
         let link_bytes = turn.link.unsent_bytes();
-        if !self.has_room_for_all(turn.context, frame.len(), link_bytes) {
-            self.make_room(turn, index, frame.len());
+        if !self.has_room_for_all(turn.context, frame_bytes, link_bytes) {
+            self.make_room(turn, index, frame_bytes);
         }
         let Some(stream) = self.streams.get_mut(index) else {
             return;
@@ -73,11 +74,12 @@ impl H2 {
         if !websocket.is_open() {
             return;
         }
-        if !websocket.has_room_for(turn.context, frame.len(), unsent_bytes) {
+        let frame_bytes = websocket.share(turn.context, publication).len();
+        if !websocket.has_room_for(turn.context, frame_bytes, unsent_bytes) {
             return stream.close_slow(turn);
         }
         let before_bytes = websocket.queued_bytes();
-        let _ = guarded(|| websocket.publish(turn, frame, unsent_bytes));
+        let _ = guarded(|| websocket.publish(turn, publication, unsent_bytes));
         self.queued_bytes_max += websocket.queued_bytes().saturating_sub(before_bytes);
     }
 

@@ -7,7 +7,8 @@ use crate::app::App;
 use crate::connection::Connection;
 use crate::id::{ConnectionId, ExchangeId};
 use crate::link::Fate;
-use crate::mailbox::{Mail, Publication};
+use crate::mailbox::Mail;
+use crate::responder::messages::publication::Publication;
 
 /// Connections that were touched are noted so often at least before those that were noted twice are left out.
 const TOUCHED_MIN: usize = 1024;
@@ -35,8 +36,8 @@ impl<A: App> Worker<A> {
             for mail in mail.drain(..) {
                 let (id, command) = match mail {
                     Mail::Command(id, command) => (id, command),
-                    Mail::Publication(publication) => {
-                        self.publish(&publication);
+                    Mail::Publication(mut publication) => {
+                        self.publish(&mut publication);
                         continue;
                     }
                 };
@@ -82,20 +83,19 @@ impl<A: App> Worker<A> {
     }
 
     /// Leaves a published message with each subscriber; all are sent once everything posted was executed.
-    fn publish(&mut self, publication: &Publication) {
+    fn publish(&mut self, publication: &mut Publication) {
         let topics = &mut self.context.websockets.topics;
         let Some(topic) = topics.publish(&publication.topic) else {
             return;
         };
         while let Some(id) = self.context.websockets.topics.next(topic) {
             let key = id.connection() as usize;
-            self.make_room(key, id, publication.frame.len());
+            self.make_room(key, id, publication.plain().len());
             let Some(connection) = self.connections.get_mut(key) else {
                 continue;
             };
             let (context, app) = (&mut self.context, &mut self.app);
-            let publish =
-                AssertUnwindSafe(|| connection.publish(context, app, id, &publication.frame));
+            let publish = AssertUnwindSafe(|| connection.publish(context, app, id, publication));
             let is_published = catch_unwind(publish).is_ok();
             let touched = connection.id();
             self.touch(touched);

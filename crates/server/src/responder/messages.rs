@@ -1,8 +1,11 @@
 //! Writing WebSocket messages: during the call that receives one, or when they are posted.
 
+pub(crate) mod publication;
+
 use net::memory::{self, NoMemory};
 use wire::websocket::{Deflater, HEAD_BYTES_MAX, Kind, Role, Sender, WindowBits};
 
+use self::publication::{Publication, SharedFrame, WINDOWS, place_of};
 use super::{LONG_BYTES, Responder};
 
 /// A shorter message is not compressed: without earlier ones to refer to, it would hardly become shorter, and costs several microseconds.
@@ -30,16 +33,13 @@ impl Coding {
     }
 }
 
-/// The number of possible windows.
-const WINDOWS: usize = 7;
-
 /// What writes the messages of a worker's WebSockets.
 #[derive(Default)]
 pub(crate) struct MessageWriter {
     /// Of the WebSocket whose call runs.
     pub(crate) coding: Coding,
     /// Of all that compress each message for itself, by their windows.
-    deflaters: [Option<Box<Deflater>>; WINDOWS],
+    deflaters: Deflaters,
     pub(crate) level: u32,
     /// When the turn of that WebSocket's connection ends.
     turn_ends_ms: u64,
@@ -77,32 +77,66 @@ impl MessageWriter {
         if content.len() < DEFLATED_BYTES_MIN {
             return push_plain(out, kind, content);
         }
-        let deflater = match &mut self.coding {
-            Coding::Plain => return push_plain(out, kind, content),
-            Coding::WithContext(deflater) => deflater,
-            Coding::Alone(window) => {
-                let place = usize::from(WindowBits::MAX.get() - window.get());
-                let Some(place) = self.deflaters.get_mut(place) else {
-                    return push_plain(out, kind, content);
-                };
-                match place {
-                    Some(deflater) => deflater,
-                    // Without memory for a compressor, the message is sent as it is.
-                    None => match new_deflater(self.level, *window, false) {
-                        Ok(deflater) => place.insert(Box::new(deflater)),
-                        Err(_) => return push_plain(out, kind, content),
-                    },
-                }
-            }
-        };
-        // Its compressed form is hardly longer, and is copied to `out`.
-        let bytes = content.len().saturating_mul(2);
-        if content.len() >= LONG_BYTES && !memory::is_there(bytes) {
-            return Err(NoMemory(bytes));
+        match &mut self.coding {
+            Coding::Plain => push_plain(out, kind, content),
+            Coding::WithContext(deflater) => push_with(deflater, out, kind, content),
+            Coding::Alone(window) => match self.deflaters.get(self.level, *window) {
+                Some(deflater) => push_with(deflater, out, kind, content),
+                // Without memory for a compressor, the message is sent as it is.
+                None => push_plain(out, kind, content),
+            },
         }
-        let pushed = Sender::new(Role::Server).push_deflated(out, kind, content, [0; 4], deflater);
-        pushed.map(drop).map_err(|lack| NoMemory(lack.0))
     }
+
+    /// The frame of a published message for a WebSocket with that coding. Between messages that refer to earlier ones, it is sent as it is.
+    #[inline]
+    pub(crate) fn share<'a>(
+        &mut self,
+        coding: &Coding,
+        publication: &'a mut Publication,
+    ) -> &'a SharedFrame {
+        match coding {
+            Coding::Alone(window) if publication.content_bytes() >= DEFLATED_BYTES_MIN => {
+                let (level, deflaters) = (self.level, &mut self.deflaters);
+                publication.deflated(*window, |out, kind, content| {
+                    let deflater = deflaters.get(level, *window);
+                    deflater.is_some_and(|it| push_with(it, out, kind, content).is_ok())
+                })
+            }
+            Coding::Plain | Coding::Alone(_) | Coding::WithContext(_) => publication.plain(),
+        }
+    }
+}
+
+/// Compressors of messages that do not refer to earlier ones, by the places of their windows.
+#[derive(Default)]
+struct Deflaters([Option<Box<Deflater>>; WINDOWS]);
+
+impl Deflaters {
+    /// The one for a window; None without memory for it.
+    fn get(&mut self, level: u32, window: WindowBits) -> Option<&mut Deflater> {
+        let place = self.0.get_mut(place_of(window))?;
+        if place.is_none() {
+            *place = Some(Box::new(new_deflater(level, window, false).ok()?));
+        }
+        place.as_deref_mut()
+    }
+}
+
+/// Appends a message to `out`, compressed.
+fn push_with(
+    deflater: &mut Deflater,
+    out: &mut Vec<u8>,
+    kind: Kind,
+    content: &[u8],
+) -> Result<(), NoMemory> {
+    // Its compressed form is hardly longer, and is copied to `out`.
+    let bytes = content.len().saturating_mul(2);
+    if content.len() >= LONG_BYTES && !memory::is_there(bytes) {
+        return Err(NoMemory(bytes));
+    }
+    let pushed = Sender::new(Role::Server).push_deflated(out, kind, content, [0; 4], deflater);
+    pushed.map(drop).map_err(|lack| NoMemory(lack.0))
 }
 
 /// A compressor, if there is memory for it and for everything else.

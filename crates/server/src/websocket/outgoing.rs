@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use net::memory::{NoMemory, append, reserve_place};
 
-use crate::mailbox::SharedFrame;
+use crate::responder::messages::publication::SharedFrame;
 
 /// Frames of at least this length, written by others, become a piece instead of being copied.
 pub(super) const MOVED_BYTES_MIN: usize = 16 * 1024;

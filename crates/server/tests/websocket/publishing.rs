@@ -1,8 +1,11 @@
-//! Published messages that wait for the WebSockets of one HTTP/2 connection.
+//! Published messages: how they are compressed, and what waits for the WebSockets of one HTTP/2 connection.
 
-use wire::websocket::{Role, frame_bytes};
+use server::Compression;
+use wire::websocket::{Incoming, Role, frame_bytes};
 
 use crate::h2::World;
+use crate::harness::Server;
+use crate::harness::websocket::{Arrived, Frames, WebSocketClient, handshake};
 
 const EACH_BYTES_MAX: u64 = 100_000;
 const ALL_BYTES_MAX: u64 = 4 * EACH_BYTES_MAX;
@@ -148,4 +151,71 @@ fn a_message_above_the_limit_reaches_a_connection_for_which_nothing_waits() {
     open_windows(&mut it, &streams);
     assert!(it.arrived(streams[0].0) == [long]);
     assert_eq!(it.server.worker.app.closed, []);
+}
+
+const NO_CONTEXT: &str = "permessage-deflate; client_no_context_takeover";
+
+/// A subscriber whose client offers these extensions.
+fn subscriber(server: &mut Server, extensions: &str) -> WebSocketClient {
+    let client = server.connect();
+    let line = format!("Sec-WebSocket-Extensions: {extensions}\r\n");
+    client.send(&handshake(
+        "/ws/sub/t",
+        if extensions.is_empty() { "" } else { &line },
+    ));
+    server.opened(client)
+}
+
+/// Publishes a text. Returns the octets that the client receives.
+fn published(server: &mut Server, clients: &mut [WebSocketClient], text: &str) -> Vec<Vec<u8>> {
+    server.publish("t", text);
+    server.settle();
+    let clients = clients.iter_mut();
+    clients.map(|it| it.client.take_bytes()).collect()
+}
+
+fn read(octets: &[u8]) -> Arrived {
+    let mut frames = Frames::new(Incoming::WithoutContext(None));
+    frames.add(octets);
+    let arrived = frames.take().expect("a whole message");
+    assert!(!frames.is_within_frame());
+    arrived
+}
+
+#[test]
+fn a_published_message_is_compressed_for_those_that_agreed() {
+    let mut server = Server::new();
+    let narrow = format!("{NO_CONTEXT}; server_max_window_bits=9");
+    let mut clients = ["", NO_CONTEXT, &narrow, NO_CONTEXT].map(|it| subscriber(&mut server, it));
+    for (client, agrees) in clients.iter().zip([false, true, true, true]) {
+        assert_eq!(client.head.contains("permessage-deflate"), agrees);
+    }
+    // What is repeated is too far back for the narrow window.
+    let part: String = (0..500).map(|it| format!("{it:x}")).collect();
+    let text = [part.clone(), part].concat();
+    let [plain, wide, narrow, same] = &published(&mut server, &mut clients, &text)[..] else {
+        panic!("four clients");
+    };
+    assert_eq!((plain[0], wide[0], narrow[0]), (0x81, 0xc1, 0xc1));
+    assert_eq!(wide, same);
+    assert!(wide.len() < narrow.len() && narrow.len() < plain.len());
+    for octets in [plain, wide, narrow] {
+        assert_eq!(read(octets), Arrived::Text(text.clone()));
+    }
+    // Short ones are sent as they are.
+    for octets in published(&mut server, &mut clients, "short") {
+        assert_eq!(octets, b"\x81\x05short");
+    }
+}
+
+#[test]
+fn with_context_published_messages_are_sent_as_they_are() {
+    let compression = Compression::Context { level: 3 };
+    let mut server = Server::with(|config| config.websocket.compression = compression);
+    let mut clients = [subscriber(&mut server, "permessage-deflate")];
+    assert!(clients[0].head.contains("permessage-deflate"));
+    let text = "the same again, ".repeat(20);
+    let octets = published(&mut server, &mut clients, &text);
+    assert_eq!(octets[0][0], 0x81);
+    assert_eq!(read(&octets[0]), Arrived::Text(text));
 }
