@@ -63,11 +63,31 @@ pub enum Command {
     Unsubscribe(Vec<u8>),
 }
 
+impl Command {
+    /// Whether it is one of those with which an application sends to a WebSocket, or changes what is sent there.
+    pub(crate) fn is_of_websocket(&self) -> bool {
+        matches!(
+            self,
+            Command::Message(..)
+                | Command::Close(_)
+                | Command::Fail
+                | Command::Subscribe(_)
+                | Command::Unsubscribe(_)
+        )
+    }
+}
+
 /// What was posted.
 #[derive(Debug)]
 pub(crate) enum Mail {
     Command(ExchangeId, Command),
     Publication(Box<Publication>),
+}
+
+impl Mail {
+    fn is_output(&self) -> bool {
+        !matches!(self, Mail::Command(_, Command::Read))
+    }
 }
 
 /// The queue between handlers and the reactor. One per worker.
@@ -154,6 +174,9 @@ impl Mailbox {
 
     /// Returns mail that was taken and could not be executed, ahead of everything that was posted since.
     pub(crate) fn give_back(&self, left: Vec<Mail>) {
+        if left.iter().any(Mail::is_output) {
+            self.has_output.store(true, Ordering::Relaxed);
+        }
         self.lock().splice(..0, left);
     }
 

@@ -71,13 +71,20 @@ impl<A: App> Worker<A> {
         self.context.clock.tick();
         let mut left = Vec::new();
         let (mut later, mut touched) = (HashSet::new(), HashSet::new());
+        let mut has_left_publication = false;
         for mail in mails {
             let Mail::Command(id, command) = mail else {
+                has_left_publication = true;
                 left.push(mail);
                 continue;
             };
-            // The application takes content: commands posted after that one wait for it.
-            if matches!(command, Command::Read | Command::Open(_)) || later.contains(&id) {
+            // The application takes content: commands posted after that one wait for it. What is sent to a subscriber follows what was
+            // published before.
+            let is_after_publication = has_left_publication && command.is_of_websocket();
+            if matches!(command, Command::Read | Command::Open(_))
+                || is_after_publication
+                || later.contains(&id)
+            {
                 later.insert(id);
                 left.push(Mail::Command(id, command));
                 continue;

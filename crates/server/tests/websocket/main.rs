@@ -3,6 +3,7 @@
 mod attacks;
 mod h2;
 mod memory;
+mod order;
 mod publishing;
 mod schedules;
 
