@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `Open` | a message arrives | the application receives it |
 //! | `Open` | the application closes | close frame; `Closing` |
-//! | `Open` | shutdown, no pong, too much to send | close frame, the application is notified; `Closing` |
+//! | `Open` | shutdown, no pong, too much to send, no memory | close frame, the application is notified; `Closing` |
 //! | `Open` | the peer's close frame | close frame, the application is notified; `Ended` |
 //! | `Open` | a violation of the protocol or of a limit | close frame, the application is notified; `Ended` |
 //! | `Closing` | a message arrives | it is dropped |
@@ -59,13 +59,23 @@ enum State {
     Closing {
         /// When it was sent; None while it waits for the socket, whose pace limits that.
         since_ms: Option<u64>,
-        /// The application was notified of the end.
-        is_reported: bool,
+        report: Report,
     },
     Ended {
         ending: Ending,
+        /// The application was notified of the end.
         is_reported: bool,
     },
+}
+
+/// When the application is notified of the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Report {
+    /// It has closed: when the peer has closed too.
+    AtEnd,
+    /// The server has closed where it could not call the application: in the next turn.
+    Due,
+    Made,
 }
 
 /// Why [`WebSocket::receive`] stopped.

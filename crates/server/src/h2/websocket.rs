@@ -315,6 +315,7 @@ impl H2 {
             websocket.pass_on(turn.context, stream.exchange.out.tail());
             websocket.drain_to(turn.context, stream.exchange.out.tail());
         }
+        is_broken |= guarded(|| websocket.report_lack(turn)).is_none();
         turn.context.responder.out = frames;
         stream.exchange.awaits_writable |= websocket.takes_writable_notice();
         is_broken |= websocket.ending() == Some(Ending::Broken);

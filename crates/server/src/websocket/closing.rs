@@ -5,7 +5,7 @@ use wire::websocket::{
     CONTROL_FRAME_BYTES_MAX, Close, CloseCode, Failure, Incoming, Receiver, Role, Sender,
 };
 
-use super::{Ending, State, WebSocket};
+use super::{Ending, Report, State, WebSocket};
 use crate::app::App;
 use crate::app::websocket::{Appetite, Closed};
 use crate::context::Context;
@@ -18,7 +18,7 @@ impl WebSocket {
     /// The application closes.
     pub(super) fn close(&mut self, context: &mut Context, close: &Close) {
         self.push_close(context, close);
-        self.start_closing(context, false);
+        self.start_closing(context, Report::AtEnd);
     }
 
     /// The application has failed.
@@ -36,7 +36,7 @@ impl WebSocket {
         if self.state == State::Open {
             self.push_close(turn.context, &Close::new(code, reason));
             if self.state == State::Open {
-                self.start_closing(turn.context, true);
+                self.start_closing(turn.context, Report::Made);
                 self.report(turn.app, code, reason);
             }
         }
@@ -52,15 +52,26 @@ impl WebSocket {
     }
 
     /// There is no memory for a message that was to be sent: nothing can follow it. What waits here is dropped, as for a subscriber that is
-    /// too slow. The application is notified when the peer has closed too.
+    /// too slow. The application is notified by [`WebSocket::report_lack`].
     #[cold]
     pub(crate) fn lack(&mut self, context: &mut Context, lack: NoMemory) {
         self.drop_unsent(context, lack);
         if self.state == State::Open {
             self.push_close(context, &Close::new(CloseCode::TRY_AGAIN_LATER, SHORT));
-            self.start_closing(context, false);
+            self.start_closing(context, Report::Due);
         } else {
             self.break_off(context);
+        }
+    }
+
+    /// Notifies the application of a lack of memory, if that is due. Its carrier calls this in each turn in which it may call the application.
+    #[inline]
+    pub(crate) fn report_lack<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if let State::Closing { report, .. } = &mut self.state
+            && *report == Report::Due
+        {
+            *report = Report::Made;
+            self.report(turn.app, CloseCode::TRY_AGAIN_LATER, SHORT);
         }
     }
 
@@ -138,13 +149,13 @@ impl WebSocket {
         }
     }
 
-    fn start_closing(&mut self, context: &mut Context, is_reported: bool) {
+    fn start_closing(&mut self, context: &mut Context, report: Report) {
         if self.state == State::Open {
             // Without a limit for writing, the time to send it counts too.
             let is_paced = context.timeouts.response_rule().is_some();
             self.state = State::Closing {
                 since_ms: (!is_paced).then(|| context.clock.now_ms()),
-                is_reported,
+                report,
             };
         }
         self.appetite = Appetite::More;
@@ -156,7 +167,7 @@ impl WebSocket {
     fn end(&mut self, context: &mut Context, ending: Ending) -> bool {
         let (ending, is_reported) = match self.state {
             State::Open => (ending, false),
-            State::Closing { is_reported, .. } => (ending, is_reported),
+            State::Closing { report, .. } => (ending, report == Report::Made),
             State::Ended {
                 ending,
                 is_reported,

@@ -172,6 +172,7 @@ impl Upgraded {
 
     /// The fate of a connection that can send no more now.
     fn fate<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        self.websocket.report_lack(turn);
         match self.websocket.ending() {
             Some(Ending::Broken) => return self.abandon(turn),
             Some(_) if turn.link.is_full() || self.websocket.has_unsent() => self.drop_input(),

@@ -1,9 +1,13 @@
 //! What WebSockets hold, and what they do where there is no memory.
 
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
 use server::{Compression, MessageKind};
 use wire::websocket::{Deflater, Incoming, Inflater, WindowBits};
 
 use crate::attacks::{deflated, open_with_compression};
+use crate::h2::World;
 use crate::harness::Server;
 use crate::harness::websocket::{Arrived, handshake, message, text};
 
@@ -120,4 +124,70 @@ fn a_message_for_which_the_application_has_no_memory_closes_and_is_logged() {
         "{shortages:?}"
     );
     assert_eq!(server.worker.held_bytes(), 0);
+}
+
+/// Leaves so much memory to the process.
+fn leave(bytes: u64) {
+    let status = std::fs::read_to_string("/proc/self/status").expect("its sizes");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let kibibytes = size.and_then(|size| size.trim().strip_suffix(" kB"));
+    let kibibytes: u64 = kibibytes.unwrap_or("").parse().expect("a number");
+    let current = Some(kibibytes * 1024 + bytes);
+    let maximum = None;
+    setrlimit(Resource::As, Rlimit { current, maximum }).expect("it is lower");
+}
+
+/// Runs an ignored test of this program in a process of its own, whose memory it may limit.
+fn run_alone(test: &str) {
+    let program = std::env::current_exe().expect("this program");
+    let mut command = Command::new(program);
+    let output = command.args(["--exact", "--ignored", test]).output();
+    let output = output.expect("it can be run again");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn an_application_hears_at_once_that_a_message_cannot_be_copied() {
+    run_alone("memory::an_application_hears_of_a_lack_before_its_client_has_closed");
+    run_alone("memory::an_application_hears_of_a_lack_on_a_stream_before_its_client_has_closed");
+}
+
+const LONG_BYTES: usize = 64 << 20;
+const LEFT_BYTES: u64 = 24 << 20;
+
+#[test]
+#[ignore = "it limits the memory of its process"]
+fn an_application_hears_of_a_lack_before_its_client_has_closed() {
+    let (mut server, _) = Server::with_manual_clock(|config| {
+        config.limits.websocket_queued_bytes_max = 1 << 30;
+    });
+    let mut client = server.open("/ws/sub/t");
+    let text = "x".repeat(LONG_BYTES);
+    server.publish("t", &text);
+    leave(LEFT_BYTES);
+    let how = "the server is short of memory";
+    assert_eq!(server.next(&mut client), Arrived::Close(1013, how.into()));
+    assert_eq!(server.closed("/ws/sub/t"), Some((1013, how.into())));
+    drop(client);
+    server.pass_until(|server| server.is_empty());
+    // Once.
+    assert_eq!(server.closed("/ws/sub/t"), Some((1013, how.into())));
+}
+
+#[test]
+#[ignore = "it limits the memory of its process"]
+fn an_application_hears_of_a_lack_on_a_stream_before_its_client_has_closed() {
+    let mut it = World::with(|config| config.limits.websocket_queued_bytes_max = 1 << 30);
+    let stream = it.open("/ws/sub/t");
+    let text = "x".repeat(LONG_BYTES);
+    it.server.publish("t", &text);
+    leave(LEFT_BYTES);
+    it.settle();
+    assert_eq!(it.arrived(stream), ["1013"]);
+    let how = Some((1013, "the server is short of memory".into()));
+    assert_eq!(it.server.closed("/ws/sub/t"), how);
+    it.client.vanish();
+    it.settle();
+    assert_eq!(it.server.closed("/ws/sub/t"), how);
 }
