@@ -2,6 +2,10 @@
 #   make test PYTHON=python3.13
 PYTHON ?= python3
 PROFILE ?= release
+# dev builds in half the time of release. pgo is what releases are: the compiler learns from a load (release/training.py).
+BUILD_dev := --profile dev
+BUILD_release := --release
+BUILD_pgo := --release --pgo
 # How many processes run tests at once. Most tests wait, so more than there are processors are useful. Those that
 # must run alone are marked so, and run after the others.
 JOBS ?= 4
@@ -183,5 +187,5 @@ $(AUDIT)/.deps: pyproject.toml | needs
 	@touch $@
 
 $(CORE): $(SOURCES) $(BUILD)
-	$(BIN)/maturin develop --quiet $(if $(filter release,$(PROFILE)),--release,--profile $(PROFILE))
+	$(BIN)/maturin develop --quiet $(BUILD_$(PROFILE))
 	@rm -f $(VENV)/.core-* && touch $@

@@ -47,6 +47,12 @@ class Target:
         """What Rust calls it."""
         return f"{self.machine}-unknown-linux-{self.libc}"
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether this machine runs its wheels."""
+        libc = "gnu" if platform.libc_ver()[0] == "glibc" else "musl"
+        return (self.machine, self.libc) == (platform.machine(), libc)
+
 
 TARGETS = [
     Target(machine, libc, policy)
@@ -67,7 +73,7 @@ def main() -> int:
     is_wrong = False
     for target in targets:
         add_to_rust(target)
-        for wheel in build(sources, target, arguments.python, arguments.out):
+        for wheel in build(sources, target, arguments.python, arguments.out, pgo=arguments.pgo):
             expected = inspection.Expected(
                 machine=target.machine,
                 libc=target.libc,
@@ -96,6 +102,7 @@ def parse() -> argparse.Namespace:
         "--here", action="store_true", help="only for this interpreter on this machine"
     )
     parser.add_argument("--sdist", action="store_true", help="the source distribution only")
+    parser.add_argument("--pgo", action="store_true", help="let the compiler learn (training.py)")
     parser.add_argument("--repository", default="", help="address of the web pages (links.py)")
     parser.add_argument("--tag", default="", help="the release's tag, with --repository")
     arguments = parser.parse_args()
@@ -104,8 +111,7 @@ def parse() -> argparse.Namespace:
     arguments.out = arguments.out.resolve()
     if arguments.here:
         arguments.python = [f"3.{sys.version_info.minor}"]
-        libc = "gnu" if platform.libc_ver()[0] == "glibc" else "musl"
-        arguments.target = [f"{platform.machine()}-unknown-linux-{libc}"]
+        arguments.target = [each.name for each in TARGETS if each.runs_here]
     arguments.python = arguments.python or pythons
     arguments.target = arguments.target or [each.name for each in TARGETS]
     if arguments.sdist:
@@ -143,14 +149,14 @@ def build_sources(out: Path, repository: str, tag: str) -> Path:
     return sources
 
 
-def build(sources: Path, target: Target, pythons: list[str], out: Path) -> list[Path]:
-    """Build a target's wheels; return them."""
+def build(sources: Path, target: Target, pythons: list[str], out: Path, *, pgo: bool) -> list[Path]:
+    """Build a target's wheels, with what the compiler learns if they run here; return them."""
     before = {path: path.stat().st_mtime_ns for path in out.glob("*.whl")}
     wanted = [word for each in pythons for word in ("--interpreter", each)]
     compatibility = ["--zig", "--target", target.name, "--compatibility", target.policy]
     maturin(
         *("build", "--release", "--strip", "--locked", "--out", str(out)),
-        *(*compatibility, *wanted),
+        *(*compatibility, *wanted, *(["--pgo"] if pgo and target.runs_here else [])),
         cwd=sources,
     )
     return [
