@@ -265,7 +265,10 @@ impl<'a> ReadHead<'a> {
 pub struct LazyHead {
     bytes: Vec<u8>,
     origin: Origin,
-    spans: Option<Spans>,
+    /// The spans are those of this head.
+    is_parsed: bool,
+    /// Of this head, or of one before it. Most heads are never parsed again, and hold 8 bytes instead of 52.
+    spans: Option<Box<Spans>>,
 }
 
 /// The positions of the parts of a head.
@@ -307,7 +310,7 @@ impl LazyHead {
         self.bytes.clear();
         self.bytes.extend_from_slice(head.0.bytes);
         self.origin = Origin::of(head.0);
-        self.spans = None;
+        self.is_parsed = false;
     }
 
     /// The method's name as received.
@@ -366,11 +369,13 @@ impl LazyHead {
     }
 
     fn spans(&mut self) -> Spans {
-        let (bytes, origin) = (&self.bytes, self.origin);
-        *self.spans.get_or_insert_with(|| {
-            let head = origin.parse(bytes, None);
-            head.as_ref().map(Spans::of).unwrap_or_default()
-        })
+        let spans = self.spans.get_or_insert_default();
+        if !self.is_parsed {
+            let head = self.origin.parse(&self.bytes, None);
+            **spans = head.as_ref().map(Spans::of).unwrap_or_default();
+            self.is_parsed = true;
+        }
+        **spans
     }
 }
 

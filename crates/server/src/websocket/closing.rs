@@ -193,7 +193,7 @@ impl WebSocket {
     }
 
     fn unsubscribe(&mut self, context: &mut Context) {
-        for subscription in std::mem::take(&mut self.subscriptions) {
+        for subscription in *self.subscriptions.take().unwrap_or_default() {
             context.websockets.topics.remove(subscription);
         }
     }

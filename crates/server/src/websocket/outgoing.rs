@@ -34,9 +34,14 @@ impl Piece {
     }
 }
 
-/// Whole frames, in sending order. Empty, it holds no memory.
+/// Whole frames, in sending order. Empty, it holds no memory but a pointer.
 #[derive(Default)]
 pub(super) struct Outgoing {
+    waiting: Option<Box<Waiting>>,
+}
+
+#[derive(Default)]
+struct Waiting {
     pieces: VecDeque<Piece>,
     unsent_bytes: usize,
     /// What the pieces hold, besides their places.
@@ -45,24 +50,37 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.waiting.is_none()
     }
 
     /// How many bytes wait.
     pub(super) fn unsent_bytes(&self) -> usize {
-        self.unsent_bytes
+        self.waiting.as_ref().map_or(0, |all| all.unsent_bytes)
     }
 
     /// Memory held, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
-        self.pieces.capacity() * size_of::<Piece>() + self.pieces_bytes
+        self.waiting.as_ref().map_or(0, |all| all.held_bytes())
     }
 
     /// What it would hold with one more shared frame of `frame_bytes`.
     pub(super) fn held_bytes_with(&self, frame_bytes: usize) -> usize {
-        let is_full = self.pieces.len() == self.pieces.capacity();
-        let new_places = if is_full { self.pieces.len().max(1) } else { 0 };
+        let (length, capacity) = self
+            .waiting
+            .as_ref()
+            .map_or((0, 0), |all| (all.pieces.len(), all.pieces.capacity()));
+        let new_places = if length == capacity { length.max(1) } else { 0 };
         self.held_bytes() + new_places * size_of::<Piece>() + frame_bytes + SHARED_BYTES
+    }
+
+    /// Changes what waits. What holds no piece then is freed.
+    fn change<R>(&mut self, change: impl FnOnce(&mut Waiting) -> R) -> R {
+        let all = self.waiting.get_or_insert_default();
+        let result = change(all);
+        if all.pieces.is_empty() {
+            self.waiting = None;
+        }
+        result
     }
 
     /// Appends frames that `write` writes, or nothing if it fails.
@@ -70,6 +88,65 @@ impl Outgoing {
     /// # Errors
     /// If there is no memory for them.
     pub(super) fn write(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), NoMemory>,
+    ) -> Result<(), NoMemory> {
+        self.change(|all| all.write(write))
+    }
+
+    /// Appends frames that were written elsewhere; `out` is empty then.
+    ///
+    /// # Errors
+    /// As [`Outgoing::write`].
+    pub(super) fn take(&mut self, out: &mut Vec<u8>) -> Result<(), NoMemory> {
+        if out.len() >= MOVED_BYTES_MIN {
+            return self.change(|all| {
+                reserve_place(&mut all.pieces)?;
+                all.push(Piece::Own(std::mem::take(out)));
+                Ok(())
+            });
+        }
+        self.write(|tail| append(tail, out))?;
+        out.clear();
+        Ok(())
+    }
+
+    /// Appends a frame that others send too.
+    ///
+    /// # Errors
+    /// As [`Outgoing::write`].
+    pub(super) fn push_shared(&mut self, frame: &SharedFrame) -> Result<(), NoMemory> {
+        self.change(|all| {
+            reserve_place(&mut all.pieces)?;
+            all.push(Piece::Shared(Arc::clone(frame)));
+            Ok(())
+        })
+    }
+
+    /// Moves frames to `out`, which then has about `bytes_max` at most, or one piece.
+    ///
+    /// # Errors
+    /// If there is no memory for a copy. The frames that were not moved are still here.
+    pub(super) fn move_to(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Result<(), NoMemory> {
+        match &self.waiting {
+            Some(_) => self.change(|all| all.move_to(out, bytes_max)),
+            None => Ok(()),
+        }
+    }
+
+    /// Drops everything.
+    pub(super) fn clear(&mut self) {
+        *self = Outgoing::default();
+    }
+}
+
+impl Waiting {
+    fn held_bytes(&self) -> usize {
+        let places = self.pieces.capacity() * size_of::<Piece>();
+        size_of::<Waiting>() + places + self.pieces_bytes
+    }
+
+    fn write(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), NoMemory>,
     ) -> Result<(), NoMemory> {
@@ -87,48 +164,17 @@ impl Outgoing {
         if tail.is_empty() {
             self.pieces_bytes -= tail.capacity();
             self.pieces.pop_back();
-            self.free_places();
         }
         written
     }
 
-    /// Appends frames that were written elsewhere; `out` is empty then.
-    ///
-    /// # Errors
-    /// As [`Outgoing::write`].
-    pub(super) fn take(&mut self, out: &mut Vec<u8>) -> Result<(), NoMemory> {
-        if out.len() >= MOVED_BYTES_MIN {
-            reserve_place(&mut self.pieces)?;
-            self.unsent_bytes += out.len();
-            self.push(Piece::Own(std::mem::take(out)));
-            return Ok(());
-        }
-        self.write(|tail| append(tail, out))?;
-        out.clear();
-        Ok(())
-    }
-
-    /// Appends a frame that others send too.
-    ///
-    /// # Errors
-    /// As [`Outgoing::write`].
-    pub(super) fn push_shared(&mut self, frame: &SharedFrame) -> Result<(), NoMemory> {
-        reserve_place(&mut self.pieces)?;
-        self.unsent_bytes += frame.len();
-        self.push(Piece::Shared(Arc::clone(frame)));
-        Ok(())
-    }
-
     fn push(&mut self, piece: Piece) {
+        self.unsent_bytes += piece.bytes().len();
         self.pieces_bytes += piece.held_bytes();
         self.pieces.push_back(piece);
     }
 
-    /// Moves frames to `out`, which then has about `bytes_max` at most, or one piece.
-    ///
-    /// # Errors
-    /// If there is no memory for a copy. The frames that were not moved are still here.
-    pub(super) fn move_to(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Result<(), NoMemory> {
+    fn move_to(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Result<(), NoMemory> {
         while let Some(piece) = self.pieces.front_mut() {
             let (length, held_bytes) = (piece.bytes().len(), piece.held_bytes());
             if !out.is_empty() && out.len() + length > bytes_max {
@@ -142,19 +188,7 @@ impl Outgoing {
             self.unsent_bytes -= length;
             self.pieces_bytes -= held_bytes;
         }
-        self.free_places();
         Ok(())
-    }
-
-    fn free_places(&mut self) {
-        if self.pieces.is_empty() {
-            self.pieces = VecDeque::new();
-        }
-    }
-
-    /// Drops everything.
-    pub(super) fn clear(&mut self) {
-        *self = Outgoing::default();
     }
 }
 

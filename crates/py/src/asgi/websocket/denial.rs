@@ -17,7 +17,7 @@ pub(super) enum Denial {
     #[default]
     Nothing,
     /// The start.
-    Started(Response),
+    Started(Box<Response>),
     /// A part of the content, and more follows.
     Streaming,
     Complete,
@@ -65,8 +65,9 @@ impl SocketCall {
         start.read(&mut head)?;
         self.socket.exchanges.left_out.note(py, head.ours);
         self.socket.refuse(py)?;
-        self.denial
-            .reach(py, |denial| *denial = Denial::Started(head.response))
+        self.denial.reach(py, |denial| {
+            *denial = Denial::Started(Box::new(head.response))
+        })
     }
 
     /// Takes `websocket.http.response.body`.
@@ -98,13 +99,13 @@ impl SocketCall {
             Denial::Started(response) if !more => {
                 let whole = Response {
                     content: last,
-                    ..response
+                    ..*response
                 };
                 exchanges.post(py, id, Command::Respond(whole));
                 return Ok(None);
             }
             Denial::Started(response) => {
-                exchanges.post(py, id, Command::Begin(response));
+                exchanges.post(py, id, Command::Begin(*response));
             }
             Denial::Streaming => {}
             before @ (Denial::Nothing | Denial::Complete) => {
