@@ -114,8 +114,9 @@ class Supervisor:
         """When the first start is reported as slow."""
         self._deadline: float | None = None
         """The end of the graceful time, once stopping has started."""
-        self._upgrading: upgrade.Upgrade | None = None
-        """The process that is to take over, or has done so."""
+        self._upgrades = upgrade.Upgrades(
+            self._selector, serves=self._taken_over, failed=self._reloaded
+        )
         self._inherited = upgrade.inherited(os.environ, settings.scheme)
         """What this process has taken over."""
         self._pid_file = PidFile(settings.pid_file)
@@ -298,8 +299,7 @@ class Supervisor:
 
     def _collect(self) -> None:
         self._workers.collect()
-        if self._upgrading is not None and (how := self._upgrading.ended()) is not None:
-            self._upgrade_ended(self._upgrading.pid, how)
+        self._upgrades.collect()
         if self._ends_process and os.getpid() == INIT_PID:
             self._reap_orphans()
 
@@ -378,47 +378,22 @@ class Supervisor:
 
     def _upgrade(self) -> None:
         """Start a new process that takes over; this one goes on if that fails."""
-        if self._upgrading is not None:
-            text = "SIGUSR2 is ignored: process %d is taking over already"
-            logger.info(text, self._upgrading.pid)
-        elif self._deadline is not None or not self._workers.is_started:
+        if self._deadline is not None or not self._workers.is_started:
             _ignore(signal.SIGUSR2)
         elif os.getpid() == INIT_PID:
             logger.info("SIGUSR2 is ignored: a container ends with its first process; replace both")
-        else:
-            try:
-                self._upgrading = upgrade.start(
-                    self._listeners, self._redirecting, self._management.bound
-                )
-            except OSError as error:
-                text = "the upgrade has failed: no process can be started: %s; this one goes on"
-                logger.error(text, error.strerror)
-                return
-            logger.info("upgrading: process %d starts, and then takes over", self._upgrading.pid)
+        elif self._upgrades.start(self._listeners, self._redirecting, self._management.bound):
             self._systemd.reloading()
-            fd = self._upgrading.report_fd
-            self._selector.register(fd, selectors.EVENT_READ, self._upgrade_reports)
 
-    def _upgrade_reports(self) -> None:
-        """Drain, if the new process serves; otherwise it ends, which is reported then."""
-        if self._upgrading is None:
+    def _taken_over(self, pid: int) -> None:
+        """Drain, because the new process serves."""
+        if self._deadline is not None:
             return
-        self._selector.unregister(self._upgrading.report_fd)
-        if not self._upgrading.read_report() or self._deadline is not None:
-            return
-        logger.info("process %d serves, and this one drains", self._upgrading.pid)
-        self._systemd.hand_over(self._upgrading.pid)
+        self._systemd.hand_over(pid)
         for listeners in (self._listeners, self._redirecting):
             listeners[:] = [each.disowned() for each in listeners]
         self._management.leave()
         self._stop()
-
-    def _upgrade_ended(self, pid: int, how: str) -> None:
-        self._upgrading = None
-        if self._deadline is None:
-            text = "the upgrade has failed: process %d ended: %s; this one goes on"
-            logger.error(text, pid, how)
-            self._reloaded()
 
     def _reloaded(self) -> None:
         """Report the end of a reload, whether the workers were replaced or not."""
@@ -480,8 +455,6 @@ class Supervisor:
     def _reap_orphans(self) -> None:
         """Reap processes whose parents have ended: the command has no children but its workers."""
         workers = {each.child.pid for each in self._workers}
-        if self._upgrading is not None:
-            workers.add(self._upgrading.pid)
         with suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if found.si_pid in workers:
@@ -519,8 +492,7 @@ class Supervisor:
         self._deadline = now + self._settings.graceful_timeout_ms / 1000
         self._second_from = now + ONE_STOP_S
         self._workers.stop(number)  # before anything that may fail
-        if self._upgrading is not None and not self._upgrading.serves:
-            self._upgrading.kill(number)
+        self._upgrades.give_up(number)
         listener.close_all(self._listeners)
         listener.close_all(self._redirecting)
 

@@ -175,6 +175,19 @@ def test_one_upgrade_at_a_time_and_a_stop_ends_it(start: Start, tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_a_new_process_that_is_stopped_ends_the_upgrade(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "old")
+    server = start("app:app", cwd=tmp_path)
+    write(tmp_path, "never", "import time\nprint('hanging', file=sys.stderr)\ntime.sleep(60)")
+    server.signal(signal.SIGUSR2)
+    pid = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
+    server.wait_line("hanging")
+    os.kill(pid, signal.SIGTERM)
+    server.wait_line(f"the upgrade has failed: process {pid} ended: exit status 0; this one goes")
+    assert get(server.address) == b"old"
+
+
+@pytest.mark.slow
 def test_systemd_learns_the_new_process(start: Start, upgraded: Upgrade, tmp_path: Path) -> None:
     write(tmp_path, "old")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
@@ -247,9 +260,9 @@ def test_what_is_inherited() -> None:
     assert environ == {"WATCHDOG_PID": str(os.getpid())}
     assert not os.get_inheritable(write_fd)
     found.report()
-    new = upgrade.Upgrade(1, fd)
-    assert new.read_report() and new.serves
-    os.close(write_fd)
+    assert os.read(fd, 100) == upgrade.SERVES
+    for each in (fd, write_fd):
+        os.close(each)
 
 
 @pytest.mark.slow

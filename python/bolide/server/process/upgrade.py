@@ -15,49 +15,99 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import signal
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from bolide.config.address import Address
 from bolide.errors import ConfigError
 from bolide.server.listener import Listener
+from bolide.server.logs import logger
 
 VARIABLE = "BOLIDE_INHERITED"
 """What a new process gets from the old one. It is no option."""
 SERVES = b"serves\n"
 
 
-@dataclass(slots=True)
-class Upgrade:
-    """The new process, as the old one sees it."""
+class Upgrades:
+    """The new process, as the old one sees it: one at a time."""
 
-    pid: int
-    report_fd: int
-    serves: bool = False
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        *,
+        serves: Callable[[int], None],
+        failed: Callable[[], None],
+    ) -> None:
+        """Start none yet.
 
-    def read_report(self) -> bool:
-        """Read its report, once; return whether it serves, or otherwise ends."""
+        Args:
+            selector: watches the report, with what to call as data.
+            serves: called with the process id when the new process serves.
+            failed: called when it has ended before that.
+        """
+        self._selector = selector
+        self._serves = serves
+        self._failed = failed
+        self._pid: int | None = None
+        self._report_fd = -1
+        self._may_end = False
+        """Whether its end is no failure: it has taken over, or was given up."""
+
+    def start(self, *sockets: Sequence[Listener]) -> bool:
+        """Start a process that takes over the listeners, redirecting and management sockets.
+
+        Return whether it was started; otherwise the log says why not.
+        """
+        if self._pid is not None:
+            logger.info("SIGUSR2 is ignored: process %d is taking over already", self._pid)
+            return False
         try:
-            self.serves = os.read(self.report_fd, len(SERVES)) == SERVES
-        finally:
-            os.close(self.report_fd)
-        return self.serves
+            self._pid, self._report_fd = _spawn(*sockets)
+        except OSError as error:
+            text = "the upgrade has failed: no process can be started: %s; this one goes on"
+            logger.error(text, error.strerror)
+            return False
+        self._may_end = False
+        self._selector.register(self._report_fd, selectors.EVENT_READ, self._read_report)
+        logger.info("upgrading: process %d starts, and then takes over", self._pid)
+        return True
 
-    def ended(self) -> str | None:
-        """Reap it if it has ended, and return how; None while it runs."""
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
+    def collect(self) -> None:
+        """Reap the process if it has ended."""
+        if self._pid is None:
+            return
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
         if pid == 0:
-            return None
-        code = os.waitstatus_to_exitcode(status)
-        return f"exit status {code}" if code >= 0 else f"signal {-code}"
+            return
+        self._pid = None
+        if not self._may_end:
+            code = os.waitstatus_to_exitcode(status)
+            how = f"exit status {code}" if code >= 0 else f"signal {-code}"
+            text = "the upgrade has failed: process %d ended: %s; this one goes on"
+            logger.error(text, pid, how)
+            self._failed()
 
-    def kill(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+    def give_up(self, number: signal.Signals) -> None:
+        """End the process with a signal, unless it has taken over."""
+        if self._pid is not None and not self._may_end:
+            self._may_end = True
+            os.kill(self._pid, number)  # it has not been reaped, so this is still its number
+
+    def _read_report(self) -> None:
+        """Read the only report: that it serves. Without one it ends, which is reported then."""
+        self._selector.unregister(self._report_fd)
+        try:
+            serves = os.read(self._report_fd, len(SERVES)) == SERVES
+        finally:
+            os.close(self._report_fd)
+        if serves and not self._may_end and self._pid is not None:
+            self._may_end = True
+            logger.info("process %d serves, and this one drains", self._pid)
+            self._serves(self._pid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +133,12 @@ class Inherited:
             os.write(self.report_fd, SERVES)
 
 
-def start(
+def _spawn(
     listeners: Sequence[Listener],
     redirecting: Sequence[Listener],
     management: Sequence[Listener],
-) -> Upgrade:
-    """Start the new process.
+) -> tuple[int, int]:
+    """Start the new process; return its id, and the descriptor of its report.
 
     Raises:
         OSError: it cannot be started.
@@ -116,7 +166,7 @@ def start(
         raise
     finally:
         os.close(write_fd)
-    return Upgrade(pid, report_fd)
+    return pid, report_fd
 
 
 def _described(each: Listener) -> tuple[int, str]:
