@@ -42,6 +42,14 @@ impl Numbers {
         self.add(index, count.wrapping_neg());
     }
 
+    /// Adds to a number that several threads change, with an atomic instruction; `count` may be the difference to a smaller number.
+    #[inline]
+    pub fn add_from_any(self, index: usize, count: u64) {
+        if let Some(number) = self.0.get(index) {
+            number.fetch_add(count, Relaxed);
+        }
+    }
+
     /// Replaces a number.
     #[inline]
     pub fn set(self, index: usize, value: u64) {
@@ -70,6 +78,8 @@ mod tests {
         let numbers = Numbers::new().unwrap();
         numbers.add(3, 5);
         numbers.subtract(3, 2);
+        numbers.add_from_any(3, 4);
+        numbers.add_from_any(3, 3u64.wrapping_sub(7));
         numbers.set(Numbers::COUNT - 1, u64::MAX);
         numbers.add(Numbers::COUNT, 1);
         let read = numbers.read();

@@ -3,7 +3,7 @@
 mod mounted;
 mod websocket;
 
-use net::Poller;
+use net::{Numbers, Poller};
 use std::mem::MaybeUninit;
 
 use pyo3::prelude::*;
@@ -138,6 +138,15 @@ impl Interface {
             Interface::Wsgi(wsgi) => wsgi.watch(poller),
             Interface::Mounted(mounted) => mounted.watch(poller),
             _ => Ok(()),
+        }
+    }
+
+    /// Counts from now on what the server cannot see.
+    pub(crate) fn measure(&self, numbers: Numbers) {
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.measure(numbers),
+            Interface::Mounted(mounted) => mounted.measure(numbers),
+            Interface::Native(_) | Interface::Asgi(_) => {}
         }
     }
 

@@ -123,7 +123,9 @@ impl Server {
 
     /// Counts from now on, in numbers that no other server uses.
     fn measure(&self, counts: &Counts) -> PyResult<()> {
-        self.worker()?.measure(counts.numbers);
+        let mut worker = self.worker()?;
+        worker.measure(counts.numbers);
+        worker.app.measure(counts.numbers);
         Ok(())
     }
 

@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use net::Poller;
+use net::{Numbers, Poller};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -245,6 +245,13 @@ impl Wsgi {
         match &self.calls {
             Calls::Inline(_) => Ok(()),
             Calls::Pooled(intake, _) => intake.pool.outbox.watch(poller),
+        }
+    }
+
+    /// Shows from now on how many requests wait for a thread.
+    pub(crate) fn measure(&self, numbers: Numbers) {
+        if let Calls::Pooled(intake, _) = &self.calls {
+            intake.measure(numbers);
         }
     }
 

@@ -89,6 +89,8 @@ pub struct AccessLog {
     format: LogFormat,
     block: Vec<u8>,
     dropped: u64,
+    /// All that were dropped, whether this has been reported or not.
+    dropped_total: u64,
     /// The file in which the log continues after `block`.
     next: Option<File>,
     queue: Option<SyncSender<Work<File>>>,
@@ -114,10 +116,16 @@ impl AccessLog {
             format,
             block: Vec::new(),
             dropped: 0,
+            dropped_total: 0,
             next: None,
             queue: Some(queue),
             finished,
         })
+    }
+
+    /// How many lines were dropped, because the log is slower than the requests.
+    pub(crate) fn dropped_lines(&self) -> u64 {
+        self.dropped_total
     }
 
     /// Adds the line of a complete exchange.
@@ -127,6 +135,7 @@ impl AccessLog {
         }
         if self.block.len() >= BLOCK_BYTES {
             self.dropped += 1;
+            self.dropped_total += 1;
             return;
         }
         match self.format {

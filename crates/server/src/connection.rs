@@ -26,6 +26,7 @@ use self::handshake::Handshake;
 use self::preface::First;
 use crate::app::{Abort, App};
 use crate::context::Context;
+use crate::context::metrics::HandshakeEnd;
 use crate::exchange::Unfinished;
 use crate::h1::H1;
 use crate::h2::H2;
@@ -197,7 +198,7 @@ impl Connection {
     ) -> Fate {
         if matches!(self.phase, Phase::Handshake(_)) {
             if let Received::End | Received::Broken(_) = received {
-                self.leave_handshake(context);
+                self.leave_handshake(context, HandshakeEnd::Failed);
                 let has_failed = match &received {
                     Received::Broken(error) => self.note_failure(context, error),
                     _ => false,
@@ -208,7 +209,7 @@ impl Connection {
             if self.link.is_handshaking() {
                 return Fate::Open;
             }
-            self.leave_handshake(context);
+            self.leave_handshake(context, HandshakeEnd::Completed);
         }
         let link = &mut self.link;
         match (&mut self.phase, received) {
@@ -588,7 +589,7 @@ impl Connection {
 
     /// Closes the socket.
     pub(crate) fn close(mut self, poller: &Poller, context: &mut Context, fate: Fate) {
-        self.leave_handshake(context);
+        self.leave_handshake(context, HandshakeEnd::Failed);
         context.held_bytes -= self.accounted_bytes as u64;
         self.link.close(poller, fate);
     }

@@ -315,6 +315,7 @@ impl<A: App> Worker<A> {
         let has_mail = self.take_mail();
         if let Some(log) = &mut self.context.log {
             log.flush();
+            self.context.metrics.set_log_dropped(log.dropped_lines());
         }
         let now_ms = self.context.clock.now_ms();
         let reports_in_ms = self.context.report_in_ms(now_ms);
@@ -493,6 +494,8 @@ impl<A: App> Worker<A> {
         context.responder.out.clear();
         let now_ms = context.clock.tick();
         context.metrics.turn_ends(context.share.sent_bytes());
+        let messages = std::mem::take(&mut context.responder.messages.pushed);
+        context.metrics.messages_sent(messages);
         if now_ms != began_ms {
             connection.exclude_turn(began_ms, now_ms, context);
         }

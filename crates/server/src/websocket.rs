@@ -34,6 +34,7 @@ use self::outgoing::{MOVED_BYTES_MIN, Outgoing};
 use crate::app::App;
 use crate::app::websocket::Appetite;
 use crate::context::Context;
+use crate::context::metrics::OpenWebSocket;
 use crate::context::topics::Subscription;
 use crate::id::ExchangeId;
 use crate::link::Turn;
@@ -109,6 +110,8 @@ pub(crate) struct WebSocket {
         reason = "most WebSockets have none, and hold 8 bytes instead of 24"
     )]
     subscriptions: Option<Box<Vec<Subscription>>>,
+    /// Counts it as long as it exists.
+    _open: OpenWebSocket,
     /// A message was written since the application was last notified that everything was sent.
     awaits_writable: bool,
 }
@@ -166,6 +169,7 @@ impl WebSocket {
             ping: None,
             subscriptions: None,
             awaits_writable: false,
+            _open: context.metrics.websocket_opened(),
         }
     }
 
@@ -215,6 +219,7 @@ impl WebSocket {
                         let bytes = content.len();
                         self.appetite = turn.app.message(self.id, kind, content);
                         has_messages = true;
+                        turn.context.metrics.message_received();
                         if self.appetite == Appetite::NoMemory {
                             has_messages = false;
                             self.refuse_message(turn, can_send_now, bytes);
@@ -402,8 +407,9 @@ impl WebSocket {
         if !self.has_room_for(turn.context, frame.len(), unsent_bytes) {
             return self.close_slow(turn);
         }
-        if let Err(lack) = self.outgoing.push_shared(frame) {
-            self.close_short(turn, lack);
+        match self.outgoing.push_shared(frame) {
+            Ok(()) => turn.context.metrics.messages_sent(1),
+            Err(lack) => self.close_short(turn, lack),
         }
     }
 

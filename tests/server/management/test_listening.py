@@ -18,6 +18,8 @@ from support.management import COMMAND, Managed
 from support.server import Start, command, wait_for_end
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 GET = 'bolide_http_requests_total{method="GET",status="%s"}'
 DURATIONS = "bolide_http_request_duration_seconds_count"
 

@@ -8,7 +8,7 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use net::Poller;
+use net::{Numbers, Poller};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use server::{Abort, App, Config, ExchangeId, Head, Offer, Outcome, Pulled, Responder};
@@ -104,6 +104,10 @@ impl Mounted {
 
     pub(super) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
         self.mounts.wsgi().try_for_each(|wsgi| wsgi.watch(poller))
+    }
+
+    pub(super) fn measure(&self, numbers: Numbers) {
+        self.mounts.wsgi().for_each(|wsgi| wsgi.measure(numbers));
     }
 
     pub(super) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {

@@ -16,7 +16,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use net::memory::{NoMemory, copy};
-use net::{Peer, TlsDetails};
+use net::{Numbers, Peer, TlsDetails};
+use server::metrics::WAITING_REQUESTS;
 use server::{Command, Config, ExchangeId, Forwarded, OwnedHead, Response};
 
 use super::fairness::Rounds;
@@ -80,6 +81,10 @@ struct Queue {
     /// When a job was last taken, a thread woken, or a thread that waited for its client notified that it is to spool.
     progress: Instant,
     is_closed: bool,
+    /// Where the number of jobs of all pools is shown, if it is.
+    numbers: Option<Numbers>,
+    /// How many of them are shown.
+    shown: u64,
 }
 
 impl Pool {
@@ -111,6 +116,8 @@ impl Pool {
                 called: 0,
                 progress: Instant::now(),
                 is_closed: false,
+                numbers: None,
+                shown: 0,
             }),
             arrived: Condvar::new(),
             lanes: (0..threads).map(|_| lane()).collect(),
@@ -198,8 +205,18 @@ impl Queue {
         }
     }
 
+    /// Shows the number of jobs, for the metrics.
+    fn show(&mut self) {
+        if let Some(numbers) = self.numbers {
+            let jobs = self.jobs.len() as u64;
+            numbers.add_from_any(WAITING_REQUESTS, jobs.wrapping_sub(self.shown));
+            self.shown = jobs;
+        }
+    }
+
     fn take(&mut self, lane: &Lane) -> Option<Job> {
         let job = self.jobs.pop_front()?;
+        self.show();
         self.rounds.leave(job.id.connection(), Some(job.round));
         // Under the queue's lock, so that a job is always found, here or in its lane.
         lane.begin(job.id, &job.head, job.has_peer_ended);
@@ -212,6 +229,7 @@ impl Queue {
         job.round = self.rounds.join(job.id.connection());
         let place = self.jobs.partition_point(|it| it.round <= job.round);
         self.jobs.insert(place, job);
+        self.show();
     }
 
     /// Removes the jobs for which `is_removed` returns true.
@@ -224,6 +242,7 @@ impl Queue {
             }
             is_kept
         });
+        self.show();
     }
 
     /// How many threads should be woken now.
@@ -274,6 +293,11 @@ impl Intake {
             queued_requests_max: usize::try_from(queued_requests_max).unwrap_or(usize::MAX),
             queue_timeout_ms: config.timeouts.queue_timeout_ms,
         }
+    }
+
+    /// Shows from now on how many requests wait.
+    pub(super) fn measure(&self, numbers: Numbers) {
+        self.pool.queue().numbers = Some(numbers);
     }
 
     /// Takes a request.

@@ -12,6 +12,7 @@ use std::io;
 
 use super::{Connection, Phase};
 use crate::app::App;
+use crate::context::metrics::HandshakeEnd;
 use crate::context::refusal::EXPECTS_NO_TLS;
 use crate::context::{Context, HandshakePlaces};
 use crate::h1::H1;
@@ -168,10 +169,11 @@ impl Connection {
     }
 
     /// The handshake is over: its place is free.
-    pub(super) fn leave_handshake(&mut self, context: &mut Context) {
+    pub(super) fn leave_handshake(&mut self, context: &mut Context, how: HandshakeEnd) {
         if let Phase::Handshake(handshake) = &mut self.phase {
             handshake.takes_step(&mut context.handshakes);
             handshake.leave(&mut context.handshakes);
+            context.metrics.handshake_ended(how);
             let since_ms = context.clock.now_ms();
             self.phase = Phase::preface(since_ms);
         }

@@ -80,7 +80,17 @@ const REFUSED: usize = ACCEPTED + 1;
 const RECEIVED: usize = REFUSED + 2;
 const SENT: usize = RECEIVED + 1;
 const HELD: usize = SENT + 1;
-const USED: usize = HELD + 1;
+const QUEUED: usize = HELD + 1;
+const HANDSHAKES: usize = QUEUED + 1;
+const STREAMS: usize = HANDSHAKES + 2;
+const WEBSOCKETS: usize = STREAMS + 1;
+const WEBSOCKETS_OPENED: usize = WEBSOCKETS + 1;
+const MESSAGES: usize = WEBSOCKETS_OPENED + 1;
+const LOG_DROPPED: usize = MESSAGES + 2;
+const USED: usize = LOG_DROPPED + 1;
+
+/// Requests that wait for a thread of a WSGI application. The pools of threads change it.
+pub const WAITING_REQUESTS: usize = QUEUED;
 
 /// Since when the worker has not looked for events, in milliseconds of the monotonic clock; 0 while it waits for them. Not a family: the
 /// supervisor computes what it means at the time of asking.
@@ -163,6 +173,62 @@ pub const FAMILIES: &[Family] = &[
         labels: &[],
         first: HELD,
     },
+    Family {
+        name: "wsgi_requests_waiting",
+        kind: Kind::Gauge,
+        unit: "",
+        help: "Requests that wait for a thread of a WSGI application.",
+        labels: &[],
+        first: QUEUED,
+    },
+    Family {
+        name: "tls_handshakes",
+        kind: Kind::Counter,
+        unit: "",
+        help: "TLS handshakes that have ended, by result. One is failed too if its client has left.",
+        labels: &[("result", &["completed", "failed"])],
+        first: HANDSHAKES,
+    },
+    Family {
+        name: "http2_streams",
+        kind: Kind::Counter,
+        unit: "",
+        help: "Streams that clients have opened on HTTP/2 connections, except those refused because there were too many.",
+        labels: &[],
+        first: STREAMS,
+    },
+    Family {
+        name: "websockets",
+        kind: Kind::Gauge,
+        unit: "",
+        help: "Open WebSockets, over HTTP/1.1 and HTTP/2.",
+        labels: &[],
+        first: WEBSOCKETS,
+    },
+    Family {
+        name: "websockets_opened",
+        kind: Kind::Counter,
+        unit: "",
+        help: "WebSockets that the application has accepted.",
+        labels: &[],
+        first: WEBSOCKETS_OPENED,
+    },
+    Family {
+        name: "websocket_messages",
+        kind: Kind::Counter,
+        unit: "",
+        help: "Messages of WebSockets, by direction; a published one counts for each receiver.",
+        labels: &[("direction", &["received", "sent"])],
+        first: MESSAGES,
+    },
+    Family {
+        name: "access_log_lines_dropped",
+        kind: Kind::Counter,
+        unit: "",
+        help: "Lines of the access log that were dropped, because it was slower than the requests.",
+        labels: &[],
+        first: LOG_DROPPED,
+    },
 ];
 
 const _: () = assert!(USED < BUSY_SINCE_MS, "a page has room for them");
@@ -181,6 +247,24 @@ pub(crate) struct Tally {
 pub(crate) enum Refusal {
     Limit,
     Memory,
+}
+
+/// How a TLS handshake ended.
+#[derive(Clone, Copy)]
+pub(crate) enum HandshakeEnd {
+    Completed,
+    Failed,
+}
+
+/// Counts an open WebSocket until it is dropped.
+pub(crate) struct OpenWebSocket(Option<Numbers>);
+
+impl Drop for OpenWebSocket {
+    fn drop(&mut self) {
+        if let Some(numbers) = self.0 {
+            numbers.subtract(WEBSOCKETS, 1);
+        }
+    }
 }
 
 /// Counts, if there is something to count in.
@@ -284,6 +368,53 @@ impl Metrics {
     pub(crate) fn refused(&self, why: Refusal) {
         if let Some(numbers) = self.numbers {
             numbers.add(REFUSED + why as usize, 1);
+        }
+    }
+
+    /// Counts a TLS handshake that has ended.
+    pub(crate) fn handshake_ended(&self, how: HandshakeEnd) {
+        if let Some(numbers) = self.numbers {
+            numbers.add(HANDSHAKES + how as usize, 1);
+        }
+    }
+
+    /// Counts a stream of HTTP/2.
+    #[inline]
+    pub(crate) fn stream_opened(&self) {
+        if let Some(numbers) = self.numbers {
+            numbers.add(STREAMS, 1);
+        }
+    }
+
+    /// Counts a WebSocket, which is open as long as the result exists.
+    pub(crate) fn websocket_opened(&self) -> OpenWebSocket {
+        if let Some(numbers) = self.numbers {
+            numbers.add(WEBSOCKETS, 1);
+            numbers.add(WEBSOCKETS_OPENED, 1);
+        }
+        OpenWebSocket(self.numbers)
+    }
+
+    /// Counts a message that the application receives.
+    #[inline]
+    pub(crate) fn message_received(&self) {
+        if let Some(numbers) = self.numbers {
+            numbers.add(MESSAGES, 1);
+        }
+    }
+
+    /// Counts messages that were written.
+    #[inline]
+    pub(crate) fn messages_sent(&self, count: u64) {
+        if let Some(numbers) = self.numbers {
+            numbers.add(MESSAGES + 1, count);
+        }
+    }
+
+    /// Shows how many lines of the access log were dropped.
+    pub(crate) fn set_log_dropped(&self, lines: u64) {
+        if let Some(numbers) = self.numbers {
+            numbers.set(LOG_DROPPED, lines);
         }
     }
 

@@ -99,6 +99,7 @@ impl H2 {
             return self.refuse_stream(turn, new.stream, block);
         }
         self.flood.request();
+        turn.context.metrics.stream_opened();
         let limits = block_limits(turn.context);
         let mut text = std::mem::take(&mut turn.context.decoded_head);
         let decoded = self.decoder.request(block, &limits, &mut text);

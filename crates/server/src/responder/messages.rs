@@ -47,6 +47,8 @@ pub(crate) struct MessageWriter {
     is_turn_over: bool,
     /// Of memory for a message that was to be written in the call.
     pub(crate) lack: Option<NoMemory>,
+    /// Messages that were written in the turn of a connection.
+    pub(crate) pushed: u64,
 }
 
 impl MessageWriter {
@@ -61,6 +63,7 @@ impl MessageWriter {
         kind: Kind,
         content: &[u8],
     ) -> Result<(), NoMemory> {
+        self.pushed += 1;
         match self.coding {
             Coding::Plain => push_plain(out, kind, content),
             _ => self.push_deflated(out, kind, content),
