@@ -89,6 +89,7 @@ PACKAGES = {
     "interface": {"_core", "config", "errors", "web"},
     "lab": {"_core", "errors", "flags", "lazy_group", "quantity"},
     "load": {"_core", "config", "errors", "flags", "quantity"},
+    "manage": {"config", "errors", "flags"},
     "server": {"_core", "config", "errors", "interface", "web"},
     "web": {"_core", "errors"},
 }

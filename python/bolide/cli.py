@@ -1,4 +1,4 @@
-"""The command `bolide`: serve, load, race, ceiling, doctor.
+"""The command `bolide`: serve, status, reload, stop, top, load, race, ceiling, doctor.
 
 A user's mistake results in one line on standard error and exit code 2. The flags of `serve` are
 generated from the option table in `settings.py`; this file declares none of them.
@@ -40,6 +40,10 @@ LAZY = {
     "doctor": "bolide.doctor.command",
     "load": "bolide.load.command",
     "race": "bolide.lab.command",
+    "reload": "bolide.manage.command",
+    "status": "bolide.manage.command",
+    "stop": "bolide.manage.command",
+    "top": "bolide.manage.command",
 }
 """Subcommands, and the modules that define them."""
 SERVE_WORDS = ("run", "start", "dev", "server", "up")

@@ -1,0 +1,108 @@
+"""Requests to the management listener of a running server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import Any
+
+from bolide.config.address import Address
+from bolide.errors import Error
+
+TIMEOUT_S = 5.0
+CONTENT_BYTES_MAX = 16 << 20
+"""Of a response; that of a server with a thousand workers has less than one."""
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared only
+"""How a server that listens everywhere is reached from here."""
+
+
+class UnreachableError(Error):
+    """Nothing responds at the address."""
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection to an address of either kind."""
+
+    def __init__(self, address: Address) -> None:
+        host = LOOPBACK.get(address.host, address.host) or "localhost"
+        super().__init__(host, address.port or None, timeout=TIMEOUT_S)
+        self._path = address.path
+
+    def connect(self) -> None:
+        if not self._path:
+            super().connect()
+            return
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(self._path)
+
+
+class Client:
+    """A management listener, as these commands use it."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    def status(self) -> dict[str, Any]:
+        """Return the status.
+
+        Raises:
+            UnreachableError: nothing responds.
+            Error: something else than Bolide responds.
+        """
+        content = self._ask("GET", "/status", {200})
+        try:
+            status = json.loads(content)
+        except ValueError:
+            raise self._stranger() from None
+        if not isinstance(status, dict) or "workers" not in status:
+            raise self._stranger()
+        return status
+
+    def metrics(self) -> dict[str, float]:
+        """Return each sample of the metrics, by its name with its labels.
+
+        Raises:
+            UnreachableError, Error: as `status`.
+        """
+        samples = {}
+        for line in self._ask("GET", "/metrics", {200}).decode(errors="replace").splitlines():
+            name, _, value = line.rpartition(" ")
+            try:
+                if name and not line.startswith("#"):
+                    samples[name] = float(value)
+            except ValueError:
+                raise self._stranger() from None
+        return samples
+
+    def command(self, name: str) -> str:
+        """Have the server do something; return what it responds.
+
+        Raises:
+            UnreachableError: nothing responds.
+            Error: it refuses, or is not Bolide.
+        """
+        return self._ask("POST", f"/{name}", {202}).decode(errors="replace").strip()
+
+    def _ask(self, method: str, path: str, expected: set[int]) -> bytes:
+        connection = _Connection(self.address)
+        try:
+            connection.request(method, path, headers={"Bolide-Command": "yes"})
+            response = connection.getresponse()
+            content = response.read(CONTENT_BYTES_MAX)
+        except OSError as error:
+            reason = error.strerror or str(error) or "it does not respond"
+            text = f"cannot reach {self.address}: {reason}; is that the server's --management?"
+            raise UnreachableError(text) from None
+        except http.client.HTTPException:
+            raise self._stranger() from None
+        finally:
+            connection.close()
+        if response.status not in expected:
+            why = content[:200].decode(errors="replace").splitlines()
+            raise Error(f"{self.address} refuses with {response.status}: {' '.join(why[:1])}")
+        return content
+
+    def _stranger(self) -> Error:
+        return Error(f"what responds at {self.address} is not a management listener of Bolide")

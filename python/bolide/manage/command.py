@@ -1,0 +1,138 @@
+"""The commands `bolide status`, `bolide reload`, `bolide stop` and `bolide top`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from bolide.config.settings import resolve
+from bolide.errors import ConfigError, Error
+from bolide.flags import TIME, count
+from bolide.manage.client import Client, UnreachableError
+from bolide.manage.rates import between
+from bolide.manage.view import status_text, top_text
+
+POLL_S = 0.1
+CLEAR = "\x1b[H\x1b[2J"
+"""Starts a terminal's screen again."""
+UPDATES_MAX = 10**9
+
+Command = Callable[..., None]
+
+
+def _with_address(command: Command) -> Command:
+    """Add the flags that say where the server is."""
+    config = click.option("--config", metavar="PATH", help="Configuration file. [BOLIDE_CONFIG]")
+    address = click.option(
+        "--management",
+        metavar="ADDRESS",
+        help="Management listener of the server: HOST:PORT or unix:PATH. [as `bolide serve` would"
+        " read it: BOLIDE_MANAGEMENT, bolide.toml]",
+    )
+    return address(config(command))
+
+
+_waiting = click.option("--wait/--no-wait", default=True, help="Wait for the end. [--wait]")
+
+
+def _client(management: str | None, config: str | None) -> Client:
+    """Return the client of the server that the options name.
+
+    Raises:
+        ConfigError: they name none.
+    """
+    given = {} if management is None else {"management": management}
+    address = resolve(given, "flag", config=config).management
+    if address is None:
+        text = "no management listener is named; give --management ADDRESS, as to `bolide serve`"
+        raise ConfigError(text)
+    if not address.path and not address.port:
+        raise ConfigError(f"{address} names no port; the server's log has it (management on ...)")
+    return Client(address)
+
+
+@click.command(short_help="Show the workers of a running server.")
+@_with_address
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def status(management: str | None, config: str | None, as_json: bool) -> None:
+    """Show a running server, its workers, and the options that are not defaults."""
+    found = _client(management, config).status()
+    click.echo(json.dumps(found, indent=2) if as_json else status_text(found))
+
+
+@click.command(short_help="Reload a running server, as HUP does.")
+@_with_address
+@_waiting
+def reload(management: str | None, config: str | None, wait: bool) -> None:
+    """Replace the workers of a running server, as the signal HUP does.
+
+    It exits with 3 if the reload fails, after which the workers of before go on. The server's log
+    says why.
+    """
+    client = _client(management, config)
+    before = client.status()["reloads"]
+    client.command("reload")
+    while wait:
+        after = client.status()
+        ended = {
+            result: after["reloads"].get(result, 0) - before.get(result, 0)
+            for result in after["reloads"]
+        }
+        if ended.get("failed"):
+            raise Error("the reload has failed; the server's log says why")
+        if ended.get("completed"):
+            break
+        time.sleep(POLL_S)
+    click.echo("reloaded" if wait else "reloading")
+
+
+@click.command(short_help="Stop a running server, as TERM does.")
+@_with_address
+@_waiting
+def stop(management: str | None, config: str | None, wait: bool) -> None:
+    """Let a running server finish its requests and end, as the signal TERM does."""
+    client = _client(management, config)
+    pid = client.status()["pid"]
+    client.command("stop")
+    while wait and _is_there(client, pid):
+        time.sleep(POLL_S)
+    click.echo("stopped" if wait else "stopping")
+
+
+def _is_there(client: Client, pid: int) -> bool:
+    try:
+        return bool(client.status()["pid"] == pid)
+    except UnreachableError:
+        return False
+
+
+@click.command(short_help="Watch a running server.")
+@_with_address
+@click.option("--interval", type=TIME, default=1.0, help="Time between updates. [1s]")
+@click.option("-n", "--updates", type=count(1, UPDATES_MAX), help="End after so many updates.")
+def top(management: str | None, config: str | None, interval: float, updates: int | None) -> None:
+    """Show rates, durations and workers of a running server, and update them until Ctrl-C."""
+    client = _client(management, config)
+    is_screen = sys.stdout.isatty()
+    before, counted, then = client.metrics(), _requests(client.status()), time.monotonic()
+    while updates is None or updates > 0:
+        time.sleep(interval)
+        after, status, now = client.metrics(), client.status(), time.monotonic()
+        requests = _requests(status)
+        per_worker = {
+            pid: max(0, total - counted.get(pid, 0)) / (now - then)
+            for pid, total in requests.items()
+        }
+        text = top_text(status, between(before, after, now - then), after, per_worker)
+        click.echo(f"{CLEAR}{text}" if is_screen else f"{text}\n")
+        before, counted, then = after, requests, now
+        updates = None if updates is None else updates - 1
+
+
+def _requests(status: Mapping[str, Any]) -> dict[int, int]:
+    return {each["pid"]: each["requests"] for each in status["workers"]}

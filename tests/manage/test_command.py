@@ -1,0 +1,136 @@
+"""`bolide status`, `reload`, `stop` and `top` with a running server."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from support.management import Managed
+from support.server import APPLICATIONS, Start, command
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def managed(start: Start, tmp_path: Path) -> Managed:
+    return Managed(start, "basic.py", "--workers", "2", address=f"unix:{tmp_path / 'management'}")
+
+
+def place(managed: Managed) -> str:
+    """Return the address of a management listener, as an option."""
+    return f"unix:{managed.address}"
+
+
+def test_the_status_shows_workers_and_options(managed: Managed, tmp_path: Path) -> None:
+    with managed.server.connect() as client:
+        client.get("/")
+    code, out, errors = command("status", "--management", place(managed), cwd=tmp_path)
+    assert (code, errors) == (0, "")
+    first, blank, columns, *rest = out.splitlines()
+    assert re.fullmatch(rf"Bolide \S+ serving basic.py \(pid {managed.server.pid}, for .*\)", first)
+    assert (blank, columns.split()[:3]) == ("", ["worker", "pid", "state"])
+    assert [int(line.split()[1]) for line in rest[:2]] == managed.server.workers()
+    assert "  workers = 2" in rest
+    code, out, _ = command("status", "--json", "--management", place(managed), cwd=tmp_path)
+    assert json.loads(out)["pid"] == managed.server.pid
+
+
+@pytest.mark.parametrize("way", ["variable", "file"])
+def test_the_address_is_read_as_the_server_reads_it(
+    managed: Managed, tmp_path: Path, way: str
+) -> None:
+    env = {"BOLIDE_MANAGEMENT": place(managed)} if way == "variable" else {}
+    if way == "file":
+        (tmp_path / "bolide.toml").write_text(f'management = "{place(managed)}"\n')
+    code, out, _ = command("status", cwd=tmp_path, env=env)
+    assert code == 0
+    assert f"pid {managed.server.pid}" in out
+
+
+def test_a_reload_ends_when_the_workers_are_replaced(managed: Managed, tmp_path: Path) -> None:
+    before = managed.server.workers()
+    done = command("reload", "--management", place(managed), cwd=tmp_path)
+    assert done == (0, "reloaded\n", "")
+    wait_until(lambda: not set(managed.server.workers()) & set(before))
+
+
+def test_a_reload_that_fails_says_so(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import bolide\napp = bolide.App()\n")
+    managed = Managed(start, "app.py", cwd=tmp_path)
+    host, port = managed.address
+    (tmp_path / "app.py").write_text("broken\n")
+    code, out, errors = command("reload", "--management", f"{host}:{port}", cwd=tmp_path)
+    assert (code, out) == (3, "")
+    assert errors == "bolide: error: the reload has failed; the server's log says why\n"
+    assert managed.ask("/ready").status == 200
+
+
+def test_a_stop_ends_with_the_server(managed: Managed, tmp_path: Path) -> None:
+    assert command("stop", "--management", place(managed), cwd=tmp_path) == (0, "stopped\n", "")
+    assert managed.server.wait() == 0
+
+
+def test_top_shows_rates(managed: Managed, tmp_path: Path) -> None:
+    is_over = threading.Event()
+
+    def ask() -> None:
+        with managed.server.connect() as client:
+            while not is_over.is_set():
+                client.get("/")
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    options = ("--management", place(managed), "--interval", "200ms", "-n", "2")
+    try:
+        code, out, errors = command("top", *options, cwd=tmp_path)
+    finally:
+        is_over.set()
+        asking.join()
+    assert (code, errors) == (0, "")
+    rates = re.findall(r"^requests +([\d,]+)/s  2xx ([\d,]+)/s$", out, re.M)
+    assert len(rates) == 2
+    assert all(int(total.replace(",", "")) > 0 for total, _ in rates)
+    assert len(re.findall(r"^durations  median <= \S+ ms  99 % <= \S+ m?s$", out, re.M)) == 2
+    assert "requests/s" in out
+    assert "\x1b" not in out
+
+
+def test_mistakes_are_one_line(tmp_path: Path) -> None:
+    code, _, errors = command("status", cwd=tmp_path)
+    assert (code, len(errors.splitlines())) == (2, 1)
+    assert "give --management ADDRESS" in errors
+    code, _, errors = command("status", "--management", f"unix:{tmp_path / 'none'}", cwd=tmp_path)
+    assert (code, len(errors.splitlines())) == (3, 1)
+    assert "No such file or directory; is that the server's --management?" in errors
+
+
+def test_another_server_is_recognized(start: Start) -> None:
+    server = start("basic.py")
+    host, port = server.address
+    code, _, errors = command("status", "--management", f"{host}:{port}", cwd=APPLICATIONS)
+    assert (code, len(errors.splitlines())) == (3, 1)
+    assert f"{host}:{port} refuses with 404" in errors
+
+
+def test_something_else_is_recognized(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def respond() -> None:
+            accepted, _ = listening.accept()
+            with accepted:
+                accepted.recv(1000)
+                accepted.sendall(b"SSH-2.0-x\r\n")
+
+        responding = threading.Thread(target=respond)
+        responding.start()
+        port = listening.getsockname()[1]
+        code, _, errors = command("stop", "--management", f"127.0.0.1:{port}", cwd=tmp_path)
+        responding.join()
+    assert (code, len(errors.splitlines())) == (3, 1)
+    assert "is not a management listener of Bolide" in errors
