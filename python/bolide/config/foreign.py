@@ -86,7 +86,7 @@ ADVICE = {
     "--limit-request-line": "use --request-line-bytes-max",
     "--log-config": STANDARD_ERROR,
     "--max-requests": REQUESTS_MAX,
-    "--metrics": "Bolide does not export metrics yet",
+    "--metrics": "use --management ADDRESS",
     "--name": SERVICE_MANAGER,
     "--no-access-log": "leave it out: the access log is off by default",
     "--no-proxy-headers": "use --trusted-proxies none",
@@ -151,7 +151,7 @@ PREFIXES = {
     "--permit-": "malformed requests are refused",
     "--reload-": NOT_YET_RELOAD,
     "--static-path-": "the application or a proxy serves files",
-    "--statsd-": STANDARD_ERROR,
+    "--statsd-": "use --management ADDRESS, from which Prometheus and others read metrics",
 }
 """By the start of the option."""
 
