@@ -1,8 +1,9 @@
 //! Runs the header blocks of `vectors/`: those given as octets as they are, those given as fields in every representation. In each of
 //! them the result must be the same, and after a refused block the table must still be in step.
 
+mod files;
+
 use std::collections::HashSet;
-use std::path::Path;
 
 use serde::Deserialize;
 use wire::h2::{BlockError, BlockLimits, Decoder};
@@ -259,17 +260,8 @@ fn check_fields(case: &Case, sent: &Sent, fields: &[String]) {
 }
 
 fn cases() -> Vec<Case> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
-    let mut cases = Vec::new();
-    for section in ["rfc7541", "rfc9113"] {
-        for entry in std::fs::read_dir(folder.join(section)).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            let text = std::fs::read_to_string(&path).expect("a readable file");
-            let file: File = toml::from_str(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
-            cases.extend(file.block);
-        }
-    }
-    cases
+    let files: Vec<File> = files::read(&["rfc7541", "rfc9113"]);
+    files.into_iter().flat_map(|file| file.block).collect()
 }
 
 #[test]

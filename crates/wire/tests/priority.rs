@@ -1,7 +1,8 @@
 //! Runs the values of the field `priority` in `vectors/`: as a value, as that of a frame is, and as lines of a field section.
 
+mod files;
+
 use std::collections::HashSet;
-use std::path::Path;
 
 use serde::Deserialize;
 use wire::h2::{Frame, Parsed, Priority, Scope, frame, parse};
@@ -33,11 +34,9 @@ struct Said {
 
 #[test]
 fn every_case() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/rfc9218");
-    let text = std::fs::read_to_string(folder.join("4-priority-parameters.toml")).expect("a file");
-    let file: File = toml::from_str(&text).expect("cases");
+    let files: Vec<File> = files::read(&["rfc9218"]);
     let mut ids = HashSet::new();
-    for case in &file.priority {
+    for case in files.iter().flat_map(|file| &file.priority) {
         let Case {
             id, clause, why, ..
         } = case;

@@ -1,7 +1,8 @@
 //! Runs the headers of the PROXY protocol in `vectors/`: whole, at each shorter length, and with other bytes after them.
 
+mod files;
+
 use std::collections::HashSet;
-use std::path::Path;
 
 use serde::Deserialize;
 use wire::{PROXY_HEADER_BYTES_MAX, ProxyHeader, ProxyHeaderError, parse_proxy_header};
@@ -78,11 +79,8 @@ impl Case {
 }
 
 fn cases() -> Vec<Case> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/proxy-protocol");
-    let files = ["version-1.toml", "version-2.toml"];
-    let read = |name| std::fs::read_to_string(folder.join(name)).expect("a file");
-    let parsed = files.map(|name| toml::from_str::<File>(&read(name)).expect("cases"));
-    parsed.into_iter().flat_map(|file| file.header).collect()
+    let files: Vec<File> = files::read(&["proxy-protocol"]);
+    files.into_iter().flat_map(|file| file.header).collect()
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Runs the cases of HTTP/1 in `vectors/` three ways: whole, split (into single bytes, and in two at every byte), and
 //! followed by another request. However the bytes arrive, the result must be the same.
 
+mod files;
+
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use wire::{
@@ -411,33 +412,9 @@ fn check_with_request_after(case: &Case, bytes: &[u8]) {
     check(case, &receiver, &after, "followed by a request");
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("vectors is a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
 fn cases() -> Vec<Case> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
-    let read = |path: &PathBuf| {
-        let text = std::fs::read_to_string(path).expect("a readable file");
-        let file: File = toml::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-        file.case
-    };
-    let folders = ["rfc9110", "rfc9112"].map(|name| folder.join(name));
-    let paths = folders.iter().flat_map(|folder| files(folder));
-    paths.flat_map(|path| read(&path)).collect()
+    let files: Vec<File> = files::read(&["rfc9110", "rfc9112"]);
+    files.into_iter().flat_map(|file| file.case).collect()
 }
 
 #[test]

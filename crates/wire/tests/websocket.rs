@@ -1,8 +1,9 @@
 //! Runs the frames of WebSocket in `vectors/`: whole, octet by octet, and cut in two at every octet. However they arrive, the result must be
 //! the same.
 
+mod files;
+
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use wire::websocket::{
@@ -251,25 +252,11 @@ fn owned(event: Event<'_>) -> Seen {
     }
 }
 
-fn files() -> Vec<PathBuf> {
-    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
-    let folders = ["rfc6455", "rfc7692"].map(|folder| vectors.join(folder));
-    let entries = folders
-        .iter()
-        .flat_map(|folder| folder.read_dir().expect("a folder"));
-    let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    files.sort();
-    files
-}
-
 #[test]
 fn every_case_whole_and_cut() {
     let mut ids = HashSet::new();
-    for path in files() {
-        let text = std::fs::read_to_string(&path).expect("a readable file");
-        let file: File = toml::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    let files: Vec<File> = files::read(&["rfc6455", "rfc7692"]);
+    for file in files {
         for case in file.frames {
             assert!(ids.insert(case.id.clone()), "{} exists twice", case.id);
             case.check();
