@@ -35,7 +35,7 @@ struct State {
     /// None only while it is kept for the next use.
     socket: Option<Arc<Socket>>,
     form: Form,
-    /// It has suspended its task, so that others had their turn.
+    /// Its task was resumed alone, so that others had their turn.
     has_waited: bool,
 }
 
@@ -93,7 +93,8 @@ impl State {
             Taken::Ended(end) => self.form.end(py, &end),
             Taken::Offer => self.form.offer(py),
             Taken::Nothing => {
-                self.has_waited = true;
+                // The loop resumes ordinary tasks together: only those that waited for their turn have one.
+                self.has_waited = socket.exchanges.wakes_directly();
                 return socket.wait(py).map_or_else(Sent::raised, Sent::Yielded);
             }
             Taken::Later => {

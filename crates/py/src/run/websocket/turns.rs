@@ -3,7 +3,8 @@
 //! `receive()` returns without a suspension while messages wait, so a task that handles them would leave neither the pass nor the loop's
 //! iteration before the last one. Therefore tasks share a *stretch*: one connection's part of a pass, or one iteration of the loop. Once it
 //! is used up, a task that asks for another message waits here, and is resumed in a later iteration of the loop, in the order of asking. A
-//! task that was resumed gets one message in any case, so each has progress whatever the others do.
+//! task that was resumed from here gets one message in any case, so each has progress whatever the others do. So does one that the pass resumes
+//! with the message that has arrived; ordinary tasks (`--eager-tasks off`), of which the loop resumes many in one iteration, wait here too.
 //!
 //! The first message of a stretch costs nothing; each further one costs a reading of the coarse clock (a few nanoseconds), because messages
 //! of a hostile client may become slow at any time.
