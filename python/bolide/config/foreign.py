@@ -148,6 +148,7 @@ PREFIXES = {
     "--limit-max-requests-": REQUESTS_MAX_JITTER,
     "--log-syslog": STANDARD_ERROR,
     "--max-requests-": REQUESTS_MAX_JITTER,
+    "--metrics-": "use --management ADDRESS",
     "--permit-": "malformed requests are refused",
     "--reload-": NOT_YET_RELOAD,
     "--static-path-": "the application or a proxy serves files",

@@ -68,6 +68,20 @@ def test_websockets_and_their_messages(start: Start) -> None:
     assert metrics['bolide_http_requests_total{method="GET",status="1xx"}'] == 2
 
 
+def test_a_published_message_counts_for_each_receiver(start: Start) -> None:
+    managed = Managed(start, "sockets/native.py")
+    with connect(managed.server) as one, connect(managed.server) as other:
+        for each in (one, other):
+            each.open("/topics/news")
+            assert each.frame() == text("subscribed")
+        counted(managed, 'websocket_messages_total{direction="sent"}', 2)
+        with managed.server.connect() as client:
+            client.get("/publish/news/hello")
+        for each in (one, other):
+            assert each.frame() == text("hello")
+        counted(managed, 'websocket_messages_total{direction="sent"}', 4)
+
+
 def test_streams_of_http2(start: Start) -> None:
     managed = Managed(start, "basic.py", "--h2c")
     with Client(managed.server.connect()) as client:
