@@ -22,6 +22,12 @@ pub(crate) trait Method: 'static {
 
     /// Its name, unless it is called by a slot only.
     const NAME: &'static str;
+
+    /// Whether PyO3 has counted the attachment to the interpreter, because our own code called the caller. On a thread that is not counted,
+    /// references are only dropped later.
+    fn is_called_inside(_owner: &Self::Owner) -> bool {
+        false
+    }
 }
 
 /// One without arguments.
@@ -149,7 +155,8 @@ unsafe extern "C" fn call<M: WithoutArguments>(
     let owner = unsafe { Borrowed::from_ptr(py, owner) };
     // SAFETY: the descriptor of a method checks the class of what it is called with.
     let owner = unsafe { owner.cast_unchecked::<M::Owner>() };
-    let result = guarded(false, |_| M::call(&owner).map(Bound::into_ptr));
+    let is_inside = M::is_called_inside(owner.get());
+    let result = guarded(is_inside, |_| M::call(&owner).map(Bound::into_ptr));
     result.unwrap_or(ptr::null_mut())
 }
 
@@ -188,6 +195,9 @@ unsafe extern "C" fn call_one<M: WithArgument>(
     let argument = unsafe { *arguments };
     // SAFETY: the caller holds a reference over the call.
     let argument = unsafe { Borrowed::from_ptr(py, argument) };
-    let result = guarded(false, |_| M::call(&owner, &argument).map(Bound::into_ptr));
+    let is_inside = M::is_called_inside(owner.get());
+    let result = guarded(is_inside, |_| {
+        M::call(&owner, &argument).map(Bound::into_ptr)
+    });
     result.unwrap_or(ptr::null_mut())
 }

@@ -65,6 +65,13 @@ impl WebSocket {
         self.socket.get().ok_or_else(not_made)
     }
 
+    /// Whether a call of the application is under way, in which the server has called what calls this.
+    #[inline]
+    fn is_in_call(&self) -> bool {
+        let socket = self.socket.get();
+        socket.is_some_and(|socket| socket.exchanges.is_in_call())
+    }
+
     /// The WebSocket, accepted if the handler has not responded to the handshake.
     #[inline]
     fn accepted(&self, py: Python<'_>) -> PyResult<&Arc<Socket>> {
@@ -271,6 +278,11 @@ struct ReceiveMethod;
 impl Method for ReceiveMethod {
     type Owner = WebSocket;
     const NAME: &'static str = "receive";
+
+    #[inline]
+    fn is_called_inside(owner: &WebSocket) -> bool {
+        owner.is_in_call()
+    }
 }
 
 impl WithoutArguments for ReceiveMethod {
@@ -286,6 +298,11 @@ struct IterateMethod;
 impl Method for IterateMethod {
     type Owner = WebSocket;
     const NAME: &'static str = "__anext__";
+
+    #[inline]
+    fn is_called_inside(owner: &WebSocket) -> bool {
+        owner.is_in_call()
+    }
 }
 
 impl WithoutArguments for IterateMethod {
@@ -303,6 +320,11 @@ static SEND: General = General::new();
 impl Method for SendMethod {
     type Owner = WebSocket;
     const NAME: &'static str = "send";
+
+    #[inline]
+    fn is_called_inside(owner: &WebSocket) -> bool {
+        owner.is_in_call()
+    }
 }
 
 impl WithArgument for SendMethod {

@@ -156,6 +156,11 @@ struct ReceiveMethod;
 impl Method for ReceiveMethod {
     type Owner = SocketCall;
     const NAME: &'static str = "receive";
+
+    #[inline]
+    fn is_called_inside(owner: &SocketCall) -> bool {
+        owner.socket.exchanges.is_in_call()
+    }
 }
 
 impl WithoutArguments for ReceiveMethod {
@@ -173,6 +178,11 @@ static SEND: General = General::new();
 impl Method for SendMethod {
     type Owner = SocketCall;
     const NAME: &'static str = "send";
+
+    #[inline]
+    fn is_called_inside(owner: &SocketCall) -> bool {
+        owner.socket.exchanges.is_in_call()
+    }
 }
 
 impl WithArgument for SendMethod {

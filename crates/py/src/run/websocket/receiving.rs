@@ -76,6 +76,15 @@ impl Awaitable for Receiving {
             .with(py, |state| state.step(py))
             .unwrap_or_else(|| Sent::raised(ffi::in_use()))
     }
+
+    #[inline]
+    fn is_called_inside(&self, py: Python<'_>) -> bool {
+        let is_in_call = |state: &mut State| {
+            let socket = state.socket.as_ref();
+            socket.is_some_and(|socket| socket.exchanges.is_in_call())
+        };
+        self.state.with(py, is_in_call).unwrap_or(false)
+    }
 }
 
 impl State {
