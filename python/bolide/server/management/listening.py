@@ -56,6 +56,7 @@ class Connection:
     unsent: memoryview = memoryview(b"")
     """The rest of the response."""
     has_response: bool = False
+    is_closed: bool = False
 
 
 class Listening:
@@ -141,6 +142,8 @@ class Listening:
 
     def _pause(self, error: OSError) -> None:
         """Accept nothing for a moment; otherwise the supervisor would try without end."""
+        if self._paused_until is not None:
+            return
         logger.warning("the management listener accepts nothing for %.0f s: %s", PAUSE_S, error)
         self._paused_until = time.monotonic() + PAUSE_S
         for each in self._listeners:
@@ -158,6 +161,8 @@ class Listening:
                 self._selector.unregister(connection.socket)
 
     def _read(self, connection: Connection) -> None:
+        if connection.is_closed:
+            return  # since it was reported
         try:
             data = connection.socket.recv(HEAD_BYTES_MAX)
         except BlockingIOError:
@@ -197,6 +202,8 @@ class Listening:
             action()
 
     def _send(self, connection: Connection) -> None:
+        if connection.is_closed:
+            return
         try:
             count = connection.socket.send(connection.unsent)
         except BlockingIOError:
@@ -213,6 +220,7 @@ class Listening:
             self._watch(connection, selectors.EVENT_READ)
 
     def _close(self, connection: Connection) -> None:
+        connection.is_closed = True
         self._unwatch(connection)
         self._connections.remove(connection)
         connection.socket.close()
