@@ -14,7 +14,7 @@ import pytest
 from proxies.conftest import ON_INTERFACES, Serve, asked
 from support.client import Connection
 from support.h2 import Client
-from support.server import Server, Start
+from support.server import APPLICATIONS, Server, Start
 from support.websocket_carriers import CARRIERS, SECURE, connect_by
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "rfc7239"
@@ -208,6 +208,33 @@ def test_the_prefix_precedes_the_root_path(serve: Serve) -> None:
             for path in ("/a", "/in/a", "/out/in/a"):
                 seen = asked(client, "X-Forwarded-Prefix: /out/", path=path)
                 assert (seen["root_path"], seen["path"]) == ("/out/in", "/out/in/a"), path
+
+
+@pytest.mark.parametrize("below", ["asgi", "wsgi"])
+def test_a_mounted_application_knows_the_client_too(serve: Serve, below: str) -> None:
+    server = serve("mounted", "--forwarded-fields", "for,proto,prefix")
+    with server.connect() as client:
+        lines = (CLIENT, HTTPS, "X-Forwarded-Prefix: /out")
+        seen = asked(client, *lines, path=f"/{below}/a")
+        assert (seen["client"], seen["scheme"]) == (["203.0.113.7", 0], "https")
+        assert (seen["root_path"], seen["path"]) == (f"/out/{below}", f"/out/{below}/a")
+        seen = asked(client, path=f"/{below}/a")
+        assert (seen["root_path"], seen["scheme"]) == (f"/{below}", "http")
+
+
+def test_a_reload_changes_who_is_trusted(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text((APPLICATIONS / "forwarded/on_native.py").read_text())
+    config = tmp_path / "bolide.toml"
+    config.write_text("")
+    server = start("app.py", cwd=tmp_path)
+    with server.connect() as client:
+        assert asked(client, CLIENT)["client"] == ["203.0.113.7", 0]
+    config.write_text('trusted_proxies = "none"\n')
+    server.signal(signal.SIGHUP)
+    server.wait_line("no proxy is trusted: Forwarded and X-Forwarded-. are not read")
+    server.wait_line("reloaded in ")
+    with server.connect() as client:
+        assert asked(client, CLIENT)["client"] == list(client.socket.getsockname())
 
 
 def test_content_arrives_with_its_client(serve: Serve) -> None:

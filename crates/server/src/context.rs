@@ -15,6 +15,7 @@ use net::memory::{NoMemory, append, copy};
 use net::{Clock, Peer, descriptors_max};
 
 use crate::access_log::{AccessLog, LogRecord};
+use crate::app::forwarded::Forwarded;
 use crate::app::head::Head;
 use crate::app::shortage::{Lacking, Shortages};
 use crate::context::metrics::Metrics;
@@ -83,6 +84,8 @@ pub(crate) struct Context {
     /// HTTP/2 without TLS is accepted from clients that start with its preface.
     pub(crate) accepts_prior_knowledge: bool,
     pub(crate) proxies: Proxies,
+    /// What they say of the request that was last called, of those of which they said something.
+    pub(crate) forwarded: Option<Forwarded>,
     pub(crate) shortages: Shortages,
     pub(crate) refusals: Refusals,
     pub(crate) websockets: WebSockets,
@@ -125,6 +128,7 @@ impl Context {
             decoded_head: Vec::new(),
             accepts_prior_knowledge: false,
             proxies: Proxies::default(),
+            forwarded: None,
             shortages: Shortages::default(),
             refusals: Refusals::default(),
             websockets: WebSockets::new(websocket, &limits),

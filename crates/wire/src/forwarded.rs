@@ -23,10 +23,9 @@ use std::borrow::Cow;
 use self::element::{Element, elements};
 pub use self::node::Node;
 pub use self::value::Scheme;
-use self::value::{port, prefix};
+use self::value::{is_host, port, prefix};
 use crate::field::FieldLines;
 use crate::grammar::trim_ows;
-use crate::host::is_host;
 
 /// A field that proxies set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

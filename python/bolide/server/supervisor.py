@@ -323,10 +323,13 @@ class Supervisor:
         replaced_fd = self._job.access_log_fd
         if replaced_fd is not None and replaced_fd != job.access_log_fd:
             os.close(replaced_fd)
+        trusted_before = proxies.described(self._settings)
         self._settings, self._certificates = job.settings, job.certificates
         self._job = with_siblings(job)
         logs.configure(self._settings.log_level)
         logger.info("reloading: replacing %s", in_words(self._workers.count))
+        if (trusted := proxies.described(self._settings)) != trusted_before:
+            logger.info(trusted)
         if self._settings.preload:
             logger.info("the application is not imported again, because of preload: USR2 does that")
         self._systemd.reloading()

@@ -53,9 +53,10 @@ impl H1 {
         }
         let responder = &mut turn.context.responder;
         responder.message_begins(false);
-        let forwarded = turn.link.forwarded(&turn.context.proxies, head);
+        let place = &mut turn.context.forwarded;
+        let forwarded = turn.link.forwarded(&turn.context.proxies, place, head);
         let content = Content::Whole(b"");
-        let request = turn.link.request(head, forwarded.as_deref(), (content, id));
+        let request = turn.link.request(head, forwarded, (content, id));
         let field_section = head.field_section;
         let offer = Offer { field_section };
         turn.app.websocket(&request, &offer, responder);

@@ -183,7 +183,7 @@ impl H2 {
     }
 
     /// Starts a request, if nothing is against it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
@@ -349,8 +349,9 @@ impl H2 {
         frames.payload_bytes_max = self.client.payload_bytes_max;
         frames.framed_bytes = 0;
         frames.has_ended = false;
-        let forwarded = turn.link.forwarded(&turn.context.proxies, head);
-        let request = turn.link.request(head, forwarded.as_deref(), (content, id));
+        let place = &mut turn.context.forwarded;
+        let forwarded = turn.link.forwarded(&turn.context.proxies, place, head);
+        let request = turn.link.request(head, forwarded, (content, id));
         let app = &mut *turn.app;
         let called = catch_unwind(AssertUnwindSafe(|| app.call_stream(&request, responder)));
         std::mem::swap(&mut responder.frames.encoder, &mut self.encoder);
@@ -579,7 +580,7 @@ pub(super) fn record<A: App>(
     head: Option<&RequestHead<'_>>,
     sent: (u16, u64),
 ) -> Record {
-    let (client, head) = (turn.client_of(head), head.map(Head::of));
+    let (client, head) = (turn.client_for_log(head), head.map(Head::of));
     turn.context.record(client, head, turn.now_ms(), sent)
 }
 

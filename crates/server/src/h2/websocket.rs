@@ -107,9 +107,10 @@ impl H2 {
             connection: turn.link.id.key,
             sequence: turn.context.next_sequence(),
         };
-        let forwarded = turn.link.forwarded(&turn.context.proxies, head);
+        let place = &mut turn.context.forwarded;
+        let forwarded = turn.link.forwarded(&turn.context.proxies, place, head);
         let content = Content::Whole(b"");
-        let request = turn.link.request(head, forwarded.as_deref(), (content, id));
+        let request = turn.link.request(head, forwarded, (content, id));
         let offer = Offer {
             field_section: head.field_section,
         };

@@ -14,17 +14,30 @@ use crate::context::proxies::Proxies;
 use crate::id::ExchangeId;
 
 impl Link {
-    /// What trusted proxies say of a request.
+    /// What trusted proxies say of a request, which is kept in `place` until another one has such fields: so the others have nothing to drop.
     #[inline]
-    pub(crate) fn forwarded(
+    pub(crate) fn forwarded<'p>(
         &self,
         proxies: &Proxies,
+        place: &'p mut Option<Forwarded>,
         head: &RequestHead<'_>,
-    ) -> Option<Box<Forwarded>> {
+    ) -> Option<&'p Forwarded> {
         match head.is_forwarded {
             false => None,
-            true => self.read_forwarded(proxies, head),
+            true => self.keep_forwarded(proxies, place, head),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keep_forwarded<'p>(
+        &self,
+        proxies: &Proxies,
+        place: &'p mut Option<Forwarded>,
+        head: &RequestHead<'_>,
+    ) -> Option<&'p Forwarded> {
+        *place = self.read_forwarded(proxies, head);
+        place.as_ref()
     }
 
     /// A request as the application gets it.
@@ -47,25 +60,24 @@ impl Link {
     }
 
     /// Who sent a request, as far as is known.
-    pub(crate) fn client_of(&self, proxies: &Proxies, head: Option<&RequestHead<'_>>) -> Peer {
-        let forwarded = head.and_then(|head| self.forwarded(proxies, head));
+    fn client_of(&self, proxies: &Proxies, head: Option<&RequestHead<'_>>) -> Peer {
+        let head = head.filter(|head| head.is_forwarded);
+        let forwarded = head.and_then(|head| self.read_forwarded(proxies, head));
         forwarded.map_or(self.client, |forwarded| forwarded.client)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn read_forwarded(&self, proxies: &Proxies, head: &RequestHead<'_>) -> Option<Box<Forwarded>> {
+    fn read_forwarded(&self, proxies: &Proxies, head: &RequestHead<'_>) -> Option<Forwarded> {
         let claims = self.claims(proxies, head)?;
         let server = match claims.host.is_some() || claims.port.is_some() {
             true => self.server_of(head, &claims),
             false => None,
         };
-        Some(Box::new(Forwarded {
+        Some(Forwarded {
             client: claims.client.map_or(self.client, peer_of),
             scheme: claims.scheme,
             server,
             prefix: String::from_utf8_lossy(claims.prefix.unwrap_or_default()).into(),
-        }))
+        })
     }
 
     fn claims<'a>(&self, proxies: &Proxies, head: &RequestHead<'a>) -> Option<Claims<'a>> {
@@ -145,8 +157,11 @@ fn peer_of(node: Node) -> Peer {
 }
 
 impl<A: App> Turn<'_, A> {
-    /// As [`Link::client_of`].
-    pub(crate) fn client_of(&self, head: Option<&RequestHead<'_>>) -> Peer {
-        self.link.client_of(&self.context.proxies, head)
+    /// Who sent a request, for its line in the access log; the peer, if there is no log.
+    pub(crate) fn client_for_log(&self, head: Option<&RequestHead<'_>>) -> Peer {
+        match self.context.log.is_some() {
+            true => self.link.client_of(&self.context.proxies, head),
+            false => self.link.client,
+        }
     }
 }

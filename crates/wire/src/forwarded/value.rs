@@ -2,6 +2,8 @@
 
 use core::str::from_utf8;
 
+use crate::host;
+
 /// The scheme of a URI (RFC 9110 section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
@@ -46,6 +48,16 @@ pub(super) fn port(value: &[u8]) -> Option<u16> {
     number.parse().ok().filter(|port| *port != 0)
 }
 
+/// Longer prefixes are not believed: each request that waits keeps its own.
+const PREFIX_BYTES_MAX: usize = 256;
+/// The same for hosts. No name in DNS has more than 253 octets (RFC 1035 3.1), and a port has five digits.
+const HOST_BYTES_MAX: usize = 260;
+
+/// A host with an optional port.
+pub(super) fn is_host(value: &[u8]) -> bool {
+    value.len() <= HOST_BYTES_MAX && host::is_host(value)
+}
+
 /// The first segments of a path, without slashes at their end; None if it is not that, or empty.
 ///
 /// What a browser would read as a host (`//host`, `/\host`), what names other segments (`..`), and what has to be decoded is refused.
@@ -56,5 +68,6 @@ pub(super) fn prefix(value: &[u8]) -> Option<&[u8]> {
     let mut segments = value.strip_prefix(b"/")?.split(|byte| *byte == b'/');
     let are_names =
         segments.all(|segment| !segment.is_empty() && segment != b"." && segment != b"..");
-    (are_names && value.iter().all(is_plain)).then_some(value)
+    let is_short = value.len() <= PREFIX_BYTES_MAX;
+    (is_short && are_names && value.iter().all(is_plain)).then_some(value)
 }
