@@ -147,7 +147,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         {},
         {"BOLIDE_TIMEOUT": "30"},
         "",
-        "BOLIDE_TIMEOUT: no such option; use BOLIDE_HANDLER_TIMEOUT_MS, in milliseconds",
+        "BOLIDE_TIMEOUT: no such option; use BOLIDE_HANDLER_TIMEOUT_MS, and ",
     ),
     (
         {"body_bytes_max": "16M"},

@@ -64,6 +64,16 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class ZeroOr(Number):
+    """A whole number from `minimum` to `maximum`, or 0."""
+
+    def parse(self, value: object) -> int:
+        """Parse a whole number."""
+        is_zero = value == "0" or (value == 0 and isinstance(value, int) and value is not False)
+        return 0 if is_zero else Number.parse(self, value)
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
     """A number of bytes, with or without a unit, each 1024 times the one before; 0 = off."""
 

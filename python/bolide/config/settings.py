@@ -41,6 +41,7 @@ from bolide.config.option import (
     SocketPath,
     Switch,
     Text,
+    ZeroOr,
 )
 from bolide.errors import ConfigError
 
@@ -373,6 +374,16 @@ class Settings:
         "or with a unit, as in 512M or 1.5G. It is read every second, and includes pages that "
         "workers share. 0 = off.",
         unit="bytes",
+    )
+    worker_timeout_ms: int = row(
+        30000,
+        ZeroOr(1000, CORE_NUMBER_MAX, "0 = off"),
+        PROCESSES,
+        "Replace a worker whose event loop has not turned for so long: the stacks of its threads "
+        "are logged, then it is ended. The loop is blocked by a handler that is no coroutine, by a "
+        "coroutine that does not await, by a WSGI application with `threads` 1, and by code that "
+        "does not release the interpreter, in any thread. 0 = never.",
+        unit="milliseconds",
     )
     pid_file: str = row(
         "",

@@ -33,6 +33,7 @@ PROCESS_OPTIONS = (
     "requests_max_jitter",
     "worker_lifetime_s",
     "worker_memory_max",
+    "worker_timeout_ms",
     "pid_file",
     "preload",
     "on_worker_start",

@@ -2,8 +2,8 @@
 
 It runs no application code and no event loop, and a thread only to read certificates. One worker
 and many take the same path. It waits in one call for a pipe to which signals are written, and for
-the pipes to which starting workers report (`workers.py`). Without an event, a due restart or a
-deadline it does not wake.
+the pipes to which starting workers report (`workers.py`). It also wakes when something is due: a
+restart, a deadline, a look at the workers (`worker_timeout_ms`).
 
 USR1 opens the access log again, for all workers. USR2 starts a new process that takes over
 (`process/upgrade.py`). HUP reads the configuration and the certificates again, opens the access log

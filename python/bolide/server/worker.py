@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bolide.interface import Application
     from bolide.server.listener import Listener
     from bolide.server.management.counts import Tally
+    from bolide.server.process.heartbeat import Heart
     from bolide.server.tls.certificates import Certificates
 
 EXIT_MISTAKE = 2
@@ -98,6 +99,8 @@ class Place:
     """Among its siblings; None if there are none."""
     channel_fd: int | None
     """Where other certificates, and another access log, arrive."""
+    heart: Heart | None = None
+    """By which the supervisor notices that it hangs; None if it is not to."""
 
 
 def run(job: Job, place: Place, report_fd: int) -> int:
@@ -127,7 +130,7 @@ def run(job: Job, place: Place, report_fd: int) -> int:
         return _report_failure(report_fd, EXIT_MISTAKE, error)
     with asyncio.Runner(loop_factory=lambda: loop.new(job.loop_name, service.server)) as runner:
         try:
-            return runner.run(_serve(job, service, place.channel_fd, report_fd))
+            return runner.run(_serve(job, service, place, report_fd))
         except SystemExit as error:  # of a request's handler, it is that request's error
             return _exited(error)
 
@@ -150,7 +153,7 @@ def _prepare(settings: Settings, number: int) -> None:
         logs.keep_enabled()
 
 
-async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: int) -> int:
+async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> int:
     own_selector = loop.has_own_selector(job.loop_name)
     stop = _stop_event(job.lifeline_fd)  # a running startup completes before the shutdown
     redirection = Redirection(job.redirecting, job.listeners, job.settings)
@@ -168,10 +171,12 @@ async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: 
     if requests := lifetime.requests_of_one(job.settings):
         reached = partial(_report, report_fd, {"requests": requests})
         service.server.on_requests(requests, reached)
+    if place.heart is not None:
+        place.heart.beat(asyncio.get_running_loop(), job.settings.worker_timeout_ms)
     ready = {"ready": True, "connection_bytes_max": service.server.connection_bytes_max}
     _report(report_fd, ready, is_last=not requests)
-    if channel_fd is not None:
-        _take_what_is_new(channel_fd, job.certificates, service)
+    if place.channel_fd is not None:
+        _take_what_is_new(place.channel_fd, job.certificates, service)
     if job.certificates is not None:
         _forget_keys(job.certificates)
     await stop.wait()

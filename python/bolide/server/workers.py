@@ -8,6 +8,7 @@ Each place for a worker (a `Slot`) has the current one and, during a reload, its
 | STARTING, a successor | it ends | ENDED; the reload has failed; the current one stays |
 | SERVING | it ends | ENDED; the slot is empty until the next one is due |
 | SERVING | its successor serves, or there is to be one slot less | DRAINING |
+| SERVING | it hangs (`process/heartbeat.py`) | DRAINING for a moment; its slot is empty, as above |
 | DRAINING | it ends, or its graceful time is over and it is killed | ENDED |
 
 A reload replaces one worker after the other, so that the machine holds one more than usual.
@@ -36,6 +37,7 @@ from bolide.server.logs import logger
 from bolide.server.management.counts import cause_of
 from bolide.server.process.channel import Channel
 from bolide.server.process.channel import channel as open_channel
+from bolide.server.process.heartbeat import Heart, Pulse
 from bolide.server.process.lifetime import Life, Pause, Stage
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ SLOW_START_S = 10.0
 """After this time a start that has not ended is reported."""
 KILL_AFTER_S = 1.0
 """Time for a drained worker to exit, beyond its graceful time."""
+HUNG_S = 1.0
+"""Time for a worker that hung to notice TERM; then it is killed, unless it goes on."""
 
 
 class State(Enum):
@@ -81,8 +85,12 @@ class Worker:
     """When it is killed, if it is DRAINING; when its start is reported as slow, if STARTING."""
     counts: _core.Counts | None = None
     """Where it counts; None without metrics."""
+    heart: Heart | None = None
+    """By which it is noticed that it hangs; None if that is off."""
     life: Life | None = None
     """From when it is SERVING on."""
+    pulse: Pulse | None = None
+    """That of its heart, from when it is SERVING on."""
 
     @property
     def is_over(self) -> bool:
@@ -236,10 +244,24 @@ class Workers:
         """Return when `do_what_is_due` has something to do, if nothing happens before."""
         times = [slot.due for slot in self._slots] + [each.due for each in self]
         times += [each.life.due for each in self._serving() if each.life is not None]
+        times += [pulse.due for _, pulse in self._watched()]
         return min((each for each in times if each is not None), default=None)
 
     def do_what_is_due(self, now: float) -> None:
-        """Start those whose time has come, and kill those that have not drained in time."""
+        """Start those whose time has come, end those whose time is over, and look at the others."""
+        self._start_due(now)
+        for each in self:
+            if each.due is not None and each.due <= now:
+                each.due = None
+                self._is_late(each, now)
+        for each in list(self._serving()):
+            if each.life is not None and each.life.due is not None and each.life.due <= now:
+                self._exceeded(each, each.life.look(now))
+        for each, pulse in list(self._watched()):
+            if what := pulse.look(now):
+                self._hangs(each, what)
+
+    def _start_due(self, now: float) -> None:
         for slot in self._slots:
             if slot.due is None or slot.due > now:
                 continue
@@ -247,18 +269,16 @@ class Workers:
                 self._start(slot)
             else:
                 slot.due = now + RESTART_DELAY_S  # until one that drains has ended
-        for each in self:
-            if each.due is None or each.due > now:
-                continue
-            each.due = None
-            if each.state is State.DRAINING:
-                logger.warning("%s has not drained in time; killing it", each.name)
-                each.child.kill(signal.SIGKILL)
-            else:
-                logger.warning("%s is still importing or starting", each.name)
-        for each in list(self._serving()):
-            if each.life is not None and each.life.due is not None and each.life.due <= now:
-                self._exceeded(each, each.life.look(now))
+
+    def _is_late(self, each: Worker, now: float) -> None:
+        """Report a slow start; kill a worker that has not drained, unless it hung and goes on."""
+        if each.state is not State.DRAINING:
+            logger.warning("%s is still importing or starting", each.name)
+        elif each.pulse is not None and each.pulse.recovers():
+            each.due = now + each.job.settings.graceful_timeout_ms / 1000 + KILL_AFTER_S
+        else:
+            logger.warning("%s has not drained in time; killing it", each.name)
+            each.child.kill(signal.SIGKILL)
 
     def heard(self, each: Worker) -> None:
         """Read what a worker reports: that it serves, or why it does not, or has served enough."""
@@ -305,7 +325,8 @@ class Workers:
         slot.due = None
         close_fds = [*self._close_fds(), *(each.child.report_fd for each in self)]
         close_fds += [each.channel.fd for each in self if each.channel is not None]
-        seat, channel, channel_fd = self._seat(), None, None
+        close_fds += [each.heart.stacks_fd for each in self if each.heart is not None]
+        seat, channel, channel_fd, heart = self._seat(), None, None, None
         tally, counts = self._job.tally, None
         try:
             counts = tally.take() if tally is not None else None
@@ -313,12 +334,15 @@ class Workers:
                 used = self._job.certificates
                 channel, channel_fd = open_channel(used.generation if used else None)
                 close_fds.append(channel.fd)
-            place = worker.Place(slot.number, seat, channel_fd)
+            heart = Heart() if self._job.settings.worker_timeout_ms else None
+            place = worker.Place(slot.number, seat, channel_fd, heart)
             work = partial(worker.run, replace(self._job, counts=counts), place)
             started = child.start(work, close_fds, self._signals)
         except OSError as error:
             if channel is not None:
                 os.close(channel.fd)
+            if heart is not None:
+                heart.close()
             if tally is not None and counts is not None:
                 tally.release(counts)
             self._cannot_start(slot, error)
@@ -327,7 +351,7 @@ class Workers:
             if channel_fd is not None:
                 os.close(channel_fd)
         made = Worker(slot.number, seat, self._generation, self._job, started, channel)
-        made.counts = counts
+        made.counts, made.heart = counts, heart
         if self._is_started:
             made.due = started.born + SLOW_START_S
         heard = partial(self.heard, made)
@@ -375,6 +399,8 @@ class Workers:
             self._started(each.child.report["connection_bytes_max"])
         now = time.monotonic()
         each.life = Life(each.child.pid, each.job.settings, now, slot.pause)
+        if each.heart is not None:
+            each.pulse = Pulse(each.heart, each.child.pid, each.job.settings, now)
         self._exceeded(each, each.life.look(now))
 
     def _serving(self) -> Iterator[Worker]:
@@ -382,6 +408,20 @@ class Workers:
         for slot in self._slots:
             if slot.current is not None and slot.current.state is State.SERVING:
                 yield slot.current
+
+    def _watched(self) -> Iterator[tuple[Worker, Pulse]]:
+        """Yield the workers that are replaced if they hang."""
+        for each in self._serving():
+            if each.pulse is not None and not self._is_stopping:
+                yield each, each.pulse
+
+    def _hangs(self, each: Worker, what: str) -> None:
+        """Log where a worker hangs, end it, and replace it."""
+        logger.error("%s hangs: %s", each.name, what)
+        slot = self._forget(each)
+        self._drain(each)
+        each.due = time.monotonic() + HUNG_S
+        self._replace(slot, each, f"{each.name} gets TERM, because it hangs")
 
     def _exceeded(self, each: Worker, what: str) -> None:
         """Report what limit a worker has exceeded, if any, and replace it when its turn comes."""
@@ -469,6 +509,8 @@ class Workers:
         if each.job.tally is not None and each.counts is not None:
             each.job.tally.release(each.counts)
             each.counts = None
+        if each.heart is not None:
+            each.heart.close()
         each.child.read_report()
         if each.child.report_fd in self._selector.get_map():
             self._selector.unregister(each.child.report_fd)
@@ -477,7 +519,12 @@ class Workers:
     def _ended(self, each: Worker, how: str) -> None:
         is_asked = each.state is State.DRAINING or self._is_stopping
         if (tally := each.job.tally) is not None:
-            cause = cause_of(how, is_asked=is_asked, is_started=each.state is not State.STARTING)
+            cause = cause_of(
+                how,
+                is_asked=is_asked,
+                is_started=each.state is not State.STARTING,
+                has_hung=each.pulse is not None and each.pulse.has_hung,
+            )
             tally.exits[cause] += 1
         if is_asked:
             self._forget(each)
@@ -499,7 +546,12 @@ class Workers:
         what = f"{each.name} ended: {message or how}"
         if is_successor and slot.current is not None:
             self._successor_failed(slot.current, what)
-        elif slot.successor is not None:
+        else:
+            self._replace(slot, each, what)
+
+    def _replace(self, slot: Slot, each: Worker, what: str) -> None:
+        """Have another worker in the slot that one has left without being asked to."""
+        if slot.successor is not None:
             logger.error("%s; its successor is starting", what)
             slot.current, slot.successor = slot.successor, None
         else:

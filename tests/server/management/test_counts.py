@@ -68,6 +68,12 @@ def test_the_end_of_a_worker_has_a_cause(
     assert cause in CAUSES
 
 
+def test_the_end_of_a_worker_that_hung_has_a_cause_of_its_own() -> None:
+    for how in ("signal SIGKILL", "exit status 0"):
+        assert cause_of(how, is_asked=True, is_started=True, has_hung=True) == "timeout"
+    assert "timeout" in CAUSES
+
+
 def test_families_are_written_as_openmetrics() -> None:
     counter = Family("a_bytes", "counter", "bytes", 'A "b"\\\n.', (("x", ("1", '"')),))
     histogram = Family("h_seconds", "histogram", "seconds", "H.", (), (0.001, 1.0))

@@ -118,14 +118,17 @@ def by_family(numbers: Sequence[int]) -> dict[str, tuple[Family, Sequence[int]]]
     return found
 
 
-def cause_of(how: str, *, is_asked: bool, is_started: bool) -> str:
+def cause_of(how: str, *, is_asked: bool, is_started: bool, has_hung: bool = False) -> str:
     """Return the cause of a worker's end, for the metrics.
 
     Args:
         how: the exit status or the signal, as the log has it.
         is_asked: whether it was to end.
         is_started: whether it had reported that it serves.
+        has_hung: whether it was to end because it hung.
     """
+    if has_hung:
+        return "timeout"
     if is_asked:
         return "killed" if how == "signal SIGKILL" else "stopped"
     if not is_started:
@@ -136,6 +139,7 @@ def cause_of(how: str, *, is_asked: bool, is_started: bool) -> str:
 CAUSES: Mapping[str, str] = {
     "stopped": "it was to end, and did",
     "killed": "it was to end, and was killed after its graceful time",
+    "timeout": "it hung, and was replaced (worker_timeout_ms)",
     "failed_start": "before it served",
     "exit": "it exited by itself",
     "signal": "a signal ended it: a crash, or a lack of memory",

@@ -92,11 +92,13 @@ class Life:
             return ""
         self._plan(now)
         if self._ends is not None and self._ends <= now:
-            limit = self._named("worker_lifetime_s", str(self._settings.worker_lifetime_s))
+            limit = as_written(
+                self._settings, "worker_lifetime_s", str(self._settings.worker_lifetime_s)
+            )
             return self._exceed(now, f"has served for {now - self._since:.0f} s ({limit})")
         memory_max = self._settings.worker_memory_max
         if memory_max and (used := rss_bytes(self._pid)) > memory_max:
-            limit = self._named("worker_memory_max", f"{memory_max / 2**20:.4g}M")
+            limit = as_written(self._settings, "worker_memory_max", f"{memory_max / 2**20:.4g}M")
             return self._exceed(now, f"uses {used / 2**20:.4g} MiB ({limit})")
         return ""
 
@@ -104,7 +106,7 @@ class Life:
         """Note that it has served as many requests as it shall; return the text for the log."""
         if self.stage is not Stage.WITHIN:
             return ""
-        limit = self._named("requests_max", str(self._settings.requests_max))
+        limit = as_written(self._settings, "requests_max", str(self._settings.requests_max))
         plural = "" if requests == 1 else "s"
         return self._exceed(now, f"has served {requests} request{plural} ({limit})")
 
@@ -130,11 +132,12 @@ class Life:
         soon = "at its start already" if not served_s else f"within {served_s:.1f} s of its start"
         return f"{what} {soon}, so it is replaced in {delay_s:.0f} s; is the limit too low?"
 
-    def _named(self, option: str, value: str) -> str:
-        """Return an option with its value, as the user would write it."""
-        if self._settings.channel == "flag":
-            return f"--{option.replace('_', '-')} {value}"
-        return f"{option}={value}"
+
+def as_written(settings: Settings, option: str, value: str) -> str:
+    """Return an option with its value, as the user would write it."""
+    if settings.channel == "flag":
+        return f"--{option.replace('_', '-')} {value}"
+    return f"{option}={value}"
 
 
 def requests_of_one(settings: Settings) -> int:

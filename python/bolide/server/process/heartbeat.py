@@ -1,0 +1,187 @@
+"""Notices a worker that hangs, and reads where: the Python stacks of all its threads.
+
+A thread of the worker counts, and lets the event loop count, several times within
+`worker_timeout_ms`. The supervisor looks at both counters as often. If that of the loop stays, the
+loop is blocked; if that of the thread stays too, nothing else gets the interpreter (GIL). How far
+the supervisor is with a worker:
+
+| stage | what happens | then |
+| --- | --- | --- |
+| COUNTING | the loop has not counted in `LOOKS` looks | ASKED: a signal asks for the stacks |
+| ASKED | the stacks are complete, or do not come | HUNG: they are logged, and it gets TERM |
+| HUNG | the loop counts again before the worker is killed | RECOVERED: it drains as others do |
+
+Looks are counted instead of time, because time also passes while a machine is suspended, when the
+first look finds nothing new. A worker that is stopped (SIGSTOP, a debugger) is not looked at.
+
+faulthandler writes the stacks in its handler of the signal, which needs no interpreter, to a file
+in memory that both processes have, so that neither ever waits for the other.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import mmap
+import os
+import signal
+from _thread import start_new_thread  # libraries replace that of `threading`
+from enum import Enum, auto
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING
+
+from bolide.server.logs import logger
+from bolide.server.process.lifetime import as_written
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from bolide.config.settings import Settings
+
+LOOKS = 8
+"""How often a worker counts, and is looked at, within its time."""
+STACKS_SIGNAL = signal.SIGRTMAX
+"""Asks for the stacks: applications and libraries use the signals that have names."""
+STACKS_BYTES_MAX = 1 << 16
+"""As much of them is logged: a quarter of what standard error queues."""
+STACKS_LOOK_S = 0.1
+"""How often the file is looked at; it is complete when it has not grown in this time."""
+STACKS_S_MAX = 2.0
+"""Time for a worker to write them, which takes milliseconds of a processor."""
+STOPPED = ("T", "t")
+"""States of a process that is stopped by a signal or a debugger (proc(5))."""
+LOOP, THREAD = range(2)
+
+
+class Heart:
+    """What a worker shares with its supervisor: its counters, and the file for its stacks."""
+
+    def __init__(self) -> None:
+        """Create it before the fork.
+
+        Raises:
+            OSError: there is no memory or descriptor left.
+        """
+        self._counters = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
+        self.stacks_fd = os.memfd_create("bolide-stacks")
+        self._is_asked = False
+
+    def beat(self, loop: AbstractEventLoop, timeout_ms: int) -> None:
+        """Count from now on, in a worker that serves in this loop."""
+        faulthandler.register(STACKS_SIGNAL, self.stacks_fd, all_threads=True, chain=False)
+        try:
+            start_new_thread(self._count, (loop, timeout_ms / 1000 / LOOKS))
+        except RuntimeError:
+            logger.warning("no thread is left for the heartbeat: worker_timeout_ms has no effect")
+        else:
+            self._counters[LOOP] += 1
+
+    def read(self) -> tuple[int, int]:
+        """Return the counters of the loop and of the thread; zeros if they do not count."""
+        return self._counters[LOOP], self._counters[THREAD]
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self.stacks_fd)
+
+    def _count(self, loop: AbstractEventLoop, every_s: float) -> None:
+        while True:
+            self._counters[THREAD] += 1
+            if not self._is_asked:
+                self._is_asked = True
+                try:
+                    loop.call_soon_threadsafe(self._turned)
+                except RuntimeError:  # it is closed; the worker ends, or hangs in its last steps
+                    pass
+            sleep(every_s)
+
+    def _turned(self) -> None:
+        self._is_asked = False
+        self._counters[LOOP] += 1
+
+
+class Stage(Enum):
+    """How far the supervisor is with a worker that may hang."""
+
+    COUNTING = auto()
+    ASKED = auto()
+    HUNG = auto()
+    RECOVERED = auto()
+
+
+class Pulse:
+    """What the supervisor makes of one worker's heart."""
+
+    def __init__(self, heart: Heart, pid: int, settings: Settings, now: float) -> None:
+        self.stage = Stage.COUNTING
+        self._heart = heart
+        self._pid = pid
+        self._limit = as_written(settings, "worker_timeout_ms", str(settings.worker_timeout_ms))
+        self._every_s = settings.worker_timeout_ms / 1000 / LOOKS
+        self.due: float | None = now + self._every_s
+        """When `look` has something to do."""
+        self._seen = heart.read()
+        self._since = now
+        self._looks = 0
+        """How many have found the same count of the loop."""
+        self._thread_looks = 0
+        """How many have found the same count of the thread too."""
+        self._stacks_bytes = 0
+        self._stacks_until = 0.0
+
+    @property
+    def has_hung(self) -> bool:
+        """Whether the worker is replaced because it hung."""
+        return self.stage in (Stage.HUNG, Stage.RECOVERED)
+
+    def look(self, now: float) -> str:
+        """Do what is due; return how the worker hangs and where, if that is known now, or ""."""
+        if self.due is None or self.due > now:
+            return ""
+        if self.stage is Stage.ASKED:
+            return self._read_stacks(now)
+        self.due = now + self._every_s
+        seen, before = self._heart.read(), self._seen
+        self._seen = seen
+        if seen[LOOP] != before[LOOP] or not seen[LOOP] or _is_stopped(self._pid):
+            self._since, self._looks, self._thread_looks = now, 0, 0
+            return ""
+        self._looks += 1
+        self._thread_looks = 0 if seen[THREAD] != before[THREAD] else self._thread_looks + 1
+        if self._looks > LOOKS:
+            self.stage, self.due = Stage.ASKED, now + STACKS_LOOK_S
+            self._stacks_until = now + STACKS_S_MAX
+            os.kill(self._pid, STACKS_SIGNAL)
+        return ""
+
+    def recovers(self) -> bool:
+        """Return whether it counts again after it hung; only once."""
+        if self.stage is Stage.HUNG and self._heart.read()[LOOP] != self._seen[LOOP]:
+            self.stage = Stage.RECOVERED
+            return True
+        return False
+
+    def _read_stacks(self, now: float) -> str:
+        size = os.fstat(self._heart.stacks_fd).st_size
+        is_complete = size > 0 and size == self._stacks_bytes
+        self._stacks_bytes = size
+        if not is_complete and now < self._stacks_until:
+            self.due = now + STACKS_LOOK_S
+            return ""
+        self.stage, self.due = Stage.HUNG, None
+        self._seen = self._heart.read()
+        what = "its event loop has been blocked"
+        if self._thread_looks > LOOKS // 2:
+            what = "its interpreter (GIL) has been held, and not released,"
+        stacks = os.pread(self._heart.stacks_fd, STACKS_BYTES_MAX, 0).decode(errors="replace")
+        shown = f"; its threads:\n{stacks.rstrip()}" if stacks else "; its stacks cannot be read"
+        return f"{what} for {now - self._since:.1f} s ({self._limit}){shown}"
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped, by a signal or a debugger."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in STOPPED  # the name before may contain anything
