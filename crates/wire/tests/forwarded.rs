@@ -100,7 +100,7 @@ fn trusts(node: &Node) -> bool {
 }
 
 fn said(claims: Claims<'_>) -> Said {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     let (client, client_port) = match claims.client {
         None => (None, None),
         Some(Node::Address(address, port)) => (Some(address.to_string()), port),

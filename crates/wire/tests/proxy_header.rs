@@ -52,7 +52,10 @@ impl Case {
     fn octets(&self) -> Vec<u8> {
         let of_hex = |text: &str| -> Vec<u8> {
             let digits = text.as_bytes().chunks(2);
-            let octet = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            let octet = |pair| {
+                u8::from_str_radix(std::str::from_utf8(pair).expect("digits"), 16)
+                    .expect("an octet")
+            };
             digits.map(octet).collect()
         };
         match &self.sent {
