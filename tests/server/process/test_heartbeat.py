@@ -20,9 +20,11 @@ from support.server import Server, Start, wait_for_end
 from support.waiting import wait_until
 
 APP = """
+import asyncio
 import ctypes
 import os
 import re
+import sys
 import time
 import bolide
 
@@ -51,10 +53,19 @@ def lock_with_the_interpreter(request):
     for _ in range(2):
         ctypes.PyDLL(None).pthread_mutex_lock(mutex)
 
-@app.get("/moment")
-def sleep_for_a_moment(request):
-    time.sleep(1.6)
-    return "awake"
+@app.get("/block")
+def block(request):
+    print("blocking", file=sys.stderr)
+    while os.path.exists("blocking"):
+        time.sleep(0.01)
+    return "went on"
+
+@app.get("/wait")
+async def wait(request):
+    print("waiting", file=sys.stderr)
+    while os.path.exists("waiting"):
+        await asyncio.sleep(0.01)
+    return "waited"
 """
 
 WSGI = """
@@ -74,23 +85,26 @@ WATCHED = ("--worker-timeout-ms", "1000")
 HANGS = r"ERROR bolide: worker (\d) \(pid (\d+)\) hangs: "
 BLOCKED = "its event loop has been blocked"
 HELD = r"its interpreter \(GIL\) has been held, and not released,"
-FOR = r" for [12]\.\d s \(--worker-timeout-ms 1000\); its threads:$"
+FOR = r" for \d+\.\d s \(--worker-timeout-ms 1000\); its threads:$"
 
 
 def request(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n".encode()
 
 
-def is_replaced(server: Server, cause: str, frame: str) -> int:
+def is_replaced(server: Server, cause: str, frame: str, *, is_reloading: bool = False) -> int:
     """Read what the log has of a worker that hangs; return its pid, when it has ended."""
     found = server.wait_line(HANGS + cause + FOR)
     name, pid = rf"worker {found[1]} \(pid {found[2]}\)", int(found[2])
+    follows = "its successor is starting" if is_reloading else "the next one starts in 0.1 s"
     server.wait_line(r"^Current thread 0x[0-9a-f]+ .*\(most recent call first\):$")
     server.wait_line(rf'^  File ".*app.py", line \d+ in {frame}$')
-    text = rf"ERROR bolide: {name} gets TERM, because it hangs; the next one starts in 0.1 s$"
+    server.wait_line(r'^  File ".*/bolide/server/worker.py", line \d+ in run$')
+    text = rf"ERROR bolide: {name} gets TERM, because it hangs; {follows}$"
     server.wait_line(text)
     server.wait_line(rf"WARN  bolide: {name} has not drained in time; killing it$")
     assert wait_for_end(pid)
+    assert not [line for line in server.lines if "supervisor.py" in line]
     return pid
 
 
@@ -147,15 +161,43 @@ def wait_for_busy(managed: Managed) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_worker_that_goes_on_after_all_drains(start: Start, tmp_path: Path) -> None:
-    """Its handler ends between TERM and KILL, so its client gets the response."""
+def test_a_worker_that_hangs_during_a_reload(start: Start, tmp_path: Path) -> None:
+    """Its successor, which is importing the application, takes its place."""
     (tmp_path / "app.py").write_text(APP)
     server = start("app:app", *WATCHED, cwd=tmp_path)
-    [before] = server.workers()
+    (tmp_path / "gate").touch()
+    wait = "while os.path.exists('gate'):\n    time.sleep(0.01)\n"
+    (tmp_path / "app.py").write_text(APP + wait)
+    with server.connect() as hanging:
+        server.signal(signal.SIGHUP)
+        server.wait_line("reloading: replacing 1 worker$")
+        hanging.send(request("/sleep"))
+        is_replaced(server, BLOCKED, "sleep_for_ever", is_reloading=True)
+    (tmp_path / "gate").unlink()
+    server.wait_line(r"reloaded in [\d.]+ s: 1 worker$")
     with server.connect() as client:
-        client.send(request("/moment"))
+        assert [int(client.get("/").content)] == server.workers()
+
+
+@pytest.mark.slow
+def test_a_worker_that_goes_on_after_all_drains(start: Start, tmp_path: Path) -> None:
+    """Its handler ends between TERM and KILL, so all of its requests get their responses."""
+    (tmp_path / "app.py").write_text(APP)
+    for gate in ("blocking", "waiting"):
+        (tmp_path / gate).touch()
+    server = start("app:app", *WATCHED, cwd=tmp_path)
+    [before] = server.workers()
+    with server.connect() as client, server.connect() as other:
+        other.send(request("/wait"))
+        server.wait_line("waiting$")
+        client.send(request("/block"))
         server.wait_line(HANGS + BLOCKED + FOR)
-        assert client.read().content == b"awake"
+        (tmp_path / "blocking").unlink()
+        assert client.read().content == b"went on"
+        server.wait_line("the next one starts in 0.1 s$")
+        assert server.is_silent(1.5)
+        (tmp_path / "waiting").unlink()
+        assert other.read().content == b"waited"
     assert wait_for_end(before)
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
@@ -210,12 +252,17 @@ def test_a_process_that_is_stopped_does_not_hang(start: Start, tmp_path: Path) -
 @pytest.mark.slow
 def test_a_server_that_stops_has_its_graceful_time(start: Start, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
-    server = start("app:app", *WATCHED, "--graceful-timeout-ms", "2500", cwd=tmp_path)
+    (tmp_path / "blocking").touch()
+    server = start("app:app", *WATCHED, cwd=tmp_path)
     with server.connect() as client:
-        client.send(request("/moment"))
+        client.send(request("/block"))
+        server.wait_line("blocking$")
         server.signal(signal.SIGTERM)
+        server.wait_line("stopping: ")
+        assert server.is_silent(2)
+        (tmp_path / "blocking").unlink()
         assert server.wait() == 0
-    assert " hangs: " not in server.errors
+        assert client.read().content == b"went on"
 
 
 @pytest.fixture

@@ -50,6 +50,8 @@ STACKS_S_MAX = 2.0
 """Time for a worker to write them, which takes milliseconds of a processor."""
 STOPPED = ("T", "t")
 """States of a process that is stopped by a signal or a debugger (proc(5))."""
+START = f'  File "{os.path.dirname(os.path.dirname(__file__))}/child.py"'
+"""The frame that a worker starts in: those below it are the supervisor's, of before the fork."""
 LOOP, THREAD = range(2)
 
 
@@ -173,9 +175,21 @@ class Pulse:
         what = "its event loop has been blocked"
         if self._thread_looks > LOOKS // 2:
             what = "its interpreter (GIL) has been held, and not released,"
-        stacks = os.pread(self._heart.stacks_fd, STACKS_BYTES_MAX, 0).decode(errors="replace")
-        shown = f"; its threads:\n{stacks.rstrip()}" if stacks else "; its stacks cannot be read"
+        written = os.pread(self._heart.stacks_fd, STACKS_BYTES_MAX, 0).decode(errors="replace")
+        stacks = _without_start(written)
+        shown = f"; its threads:\n{stacks}" if stacks else "; its stacks cannot be read"
         return f"{what} for {now - self._since:.1f} s ({self._limit}){shown}"
+
+
+def _without_start(stacks: str) -> str:
+    """Leave out the frames of before the fork, which are the same in every worker."""
+    kept: list[str] = []
+    is_before = False
+    for line in stacks.splitlines():
+        is_before = line.startswith(START) or (is_before and line.startswith("  "))
+        if not is_before:
+            kept.append(line)
+    return "\n".join(kept).rstrip()
 
 
 def _is_stopped(pid: int) -> bool:
