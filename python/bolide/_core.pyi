@@ -57,6 +57,13 @@ is_release_build: bool
 def settings() -> list[tuple[str, str, int, str, str]]:
     """Return every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
 
+def check_access_log_format(text: str) -> None:
+    """Check a format of the access log.
+
+    Raises:
+        ValueError: it is none; the message is the end of a sentence that starts with it.
+    """
+
 def metrics() -> list[tuple[str, str, str, str, list[tuple[str, list[str]]], list[float]]]:
     """Return every family of numbers that a server counts, in the order of `Counts.read`.
 
@@ -386,7 +393,7 @@ class Server:
         """Create a server without listeners.
 
         `options` may contain every name of `settings()`, `server_header` (bool), `h2c` (bool),
-        `access_log` (a descriptor or None), `access_log_format` ("combined" or "json"),
+        `access_log` (a descriptor or None), `access_log_format` ("combined", "json" or a template),
         `eager_tasks` (bool), `debug_log` (bool: details are logged at debug level), `tls` (a
         `TlsConfig` or None: its listeners then use TLS), `websocket_compression` ("on", "context"
         or "off"), `websocket_compression_level` (1 to 9), `websocket_origins` (a list), and for

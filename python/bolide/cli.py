@@ -151,7 +151,7 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     flags = {name: value for name, value in given.items() if value not in (None, ())}
     options = partial(resolve, flags, "flag", config=config)
     settings = options()
-    logs.configure(settings.log_level)
+    logs.configure(*settings.logging)
     sys.exit(supervisor.Supervisor(target, settings, options).run(ends_process=True))
 
 

@@ -50,7 +50,7 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
     source = app if isinstance(app, str) else importer.check(app, "the application", resolved)
     stderr.open_missing()
     stderr.install()
-    logs.configure(resolved.log_level)
+    logs.configure(*resolved.logging)
     try:
         code = supervisor.Supervisor(source, resolved, options).run()
     finally:

@@ -69,7 +69,7 @@ def test_an_unknown_option_has_none() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("log_config", "messages go to standard error"),
+        ("error_logfile", "messages go to standard error"),
         ("proxy_headers", "[trusted_proxies] names them"),
         ("worker_class", "leave it out: the interface is detected"),
         ("limit_request_field_size", "use [header_section_bytes_max]"),

@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from bolide import _core
 from support.client import Connection
 from support.server import APPLICATIONS, READY, Server, Start, clean_environ
 
@@ -94,10 +97,102 @@ def test_the_keys_of_a_line_are_those_of_the_documentation(start: Start, tmp_pat
         client.get("/")
     ended(server)
     page = (Path(__file__).parents[2] / "docs/command.md").read_text()
-    rows = page.partition("\n### The access log\n")[2].splitlines()
+    keys = documented(page.partition("\n### The access log\n")[2])
+    assert {*json.loads(log.read_text("ascii"))} == keys
+
+
+def documented(text: str) -> set[str]:
+    """Return the names in the first column of the table before the next heading."""
+    rows = text.partition("\n#### ")[0].splitlines()
     firsts = [row.split("|")[1] for row in rows if row.startswith("| `")]
-    keys = [key for first in firsts for key in re.findall(r"`(\w+)`", first)]
-    assert {*json.loads(log.read_text("ascii"))} == {*keys}
+    return {name for first in firsts for name in re.findall(r"`([\w.]+)`", first)}
+
+
+def test_the_fields_of_a_template_are_those_of_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs/command.md").read_text()
+    with pytest.raises(ValueError, match="fields are ") as raised:
+        _core.check_access_log_format("{stauts}")
+    known = str(raised.value).partition("fields are ")[2]
+    named = {*re.findall(r"[\w.]+", known)} - {"and"}
+    assert named == documented(page.partition("\n#### Templates\n")[2])
+
+
+def test_lines_of_a_template(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    fields = "{worker} {method} {path} {target} {status} {host} {request.x-a} {tls_version}"
+    form = fields + ' {{"{user_agent}"}} {request}'
+    server = start("protocol.py", "--access-log", str(log), "--access-log-format", form)
+    (worker,) = server.workers()
+    with server.connect() as client:
+        client.get("/?a=1", "X-A: b \xff", "x-a: c", 'User-Agent: "q" r')
+        client.send(b"nonsense\r\n\r\n")
+        client.read()
+    ended(server)
+    assert log.read_text("ascii").splitlines() == [
+        f"{worker} GET / /?a=1 200 test b\\x20\\xc3\\xbf,\\x20c - "
+        '{"\\"q\\" r"} GET\\x20/?a=1\\x20HTTP/1.1',
+        f'{worker} - - - 400 - - - {{"-"}} -',
+    ]
+
+
+def test_a_precise_duration(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    server = start(
+        "protocol.py", "--access-log", str(log), "--access-log-format", "{duration_us} {time_iso}"
+    )
+    with server.connect() as client:
+        for path in ("/", "/wait/50", "/blocks/60"):
+            client.get(path)
+    ended(server)
+    form = re.compile(r"(\d+) \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+    found = [form.fullmatch(line) for line in log.read_text("ascii").splitlines()]
+    quick, waited, blocked = (int(each[1]) for each in found if each)
+    assert quick > 0
+    assert waited >= 50_000
+    assert blocked >= 60_000
+
+
+def test_an_unknown_field_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bolide", "serve", "protocol.py", "--port", "0"]
+    ran = subprocess.run(
+        [*command, "--access-log-format", "{client} {stauts}"],
+        cwd=APPLICATIONS,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    (line,) = ran.stderr.splitlines()
+    said = "--access-log-format: '{client} {stauts}' has the unknown field {stauts}; fields are "
+    assert said in line
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+TRACED = """
+from bolide import App
+
+app = App()
+
+@app.get("/")
+def trace(request):
+    return [request.headers["traceparent"], *request.headers.getall("tracestate")]
+"""
+
+
+def test_a_traceparent_is_passed_through_and_can_be_logged(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    (tmp_path / "traced.py").write_text(TRACED)
+    form = "{request.traceparent} {request.tracestate}"
+    given = ("--access-log", str(log), "--access-log-format", form)
+    server = start("traced.py", *given, cwd=tmp_path)
+    with server.connect() as client:
+        fields = f"traceparent: {TRACE}", "tracestate: a=1", "tracestate: b=2"
+        assert client.get("/", *fields).json() == [TRACE, "a=1", "b=2"]
+    ended(server)
+    assert log.read_text("ascii") == f"{TRACE} a=1,\\x20b=2\n"
 
 
 def test_the_log_may_go_to_standard_output(start: Start) -> None:

@@ -25,6 +25,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
+    module.add_function(wrap_pyfunction!(server::check_access_log_format, module)?)?;
     module.add_function(wrap_pyfunction!(server::metrics, module)?)?;
     module.add_function(wrap_pyfunction!(server::follow, module)?)?;
     module.add_function(wrap_pyfunction!(server::self_signed, module)?)?;

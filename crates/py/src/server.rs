@@ -1,5 +1,6 @@
 //! A worker's server as Python sees it.
 
+mod access_log;
 mod counts;
 mod flusher;
 mod lifeline;
@@ -17,7 +18,7 @@ use net::Poller;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use server::{AccessLog, Compression, Config, Limits, LogFormat, Origins, Timeouts, Worker};
+use server::{Compression, Config, Limits, Origins, Timeouts, Worker};
 
 use self::flusher::Flusher;
 pub(crate) use self::lifeline::follow;
@@ -27,6 +28,7 @@ use crate::interface::Interface;
 use crate::run::exchanges::Exchanges;
 use crate::wsgi::Placement;
 
+pub(crate) use access_log::check_access_log_format;
 pub(crate) use counts::{Counts, metrics};
 pub(crate) use siblings::Siblings;
 pub(crate) use tls::{TicketSecret, TlsConfig, memory_file, opened_key, self_signed};
@@ -60,25 +62,7 @@ impl Server {
     fn new(app: &Bound<'_, PyAny>, options: &Bound<'_, PyDict>) -> PyResult<Server> {
         let memory = Mutex::new(Memory::new());
         let config = config_of(options)?;
-        let log_format = match options
-            .get_item("access_log_format")?
-            .map(|value| value.extract::<String>())
-            .transpose()?
-            .as_deref()
-        {
-            Some("json") => LogFormat::Json,
-            Some("combined") | None => LogFormat::Combined,
-            Some(other) => {
-                return Err(PyValueError::new_err(format!(
-                    "unknown access_log_format {other:?}"
-                )));
-            }
-        };
-        let log_fd: Option<i32> = options
-            .get_item("access_log")?
-            .and_then(|value| value.extract().transpose())
-            .transpose()?;
-        let log = log_fd.map(|fd| access_log(fd, log_format)).transpose()?;
+        let log = access_log::of_options(options)?;
         let disconnected = Interface::disconnected(app)?;
         // The mailbox belongs to the worker, and the application needs it before the worker is created.
         let mailbox = Arc::default();
@@ -514,10 +498,6 @@ fn tls_of(options: &Bound<'_, PyDict>) -> PyResult<Option<Arc<net::TlsConfig>>> 
             Ok(Arc::clone(&tls.config))
         })
         .transpose()
-}
-
-fn access_log(fd: i32, format: LogFormat) -> PyResult<AccessLog> {
-    Ok(AccessLog::new(duplicate(fd)?.into(), format)?)
 }
 
 /// A duplicate of a descriptor that Python keeps.

@@ -3,74 +3,26 @@
 //! A log that cannot be written (a full pipe, a slow disk) never blocks the reactor. Its queue is bounded, lines that do not fit are
 //! dropped and counted, and the count is logged when there is room again.
 
+mod format;
+mod line;
+mod record;
+
 use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
-use net::Peer;
-use wire::Version;
+use net::{Peer, TlsDetails};
 
+use self::line::Now;
 use crate::app::head::Head;
 
-/// Format of a line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogFormat {
-    /// The combined format of Apache and nginx.
-    Combined,
-    /// One JSON object per line.
-    Json,
-}
+pub use self::format::{FormatError, LogFormat};
+pub(crate) use self::record::{Began, LogRecord};
 
 /// The status of a request whose client disconnected before the response. It is not an HTTP status; nginx uses it.
 pub(crate) const CLIENT_CLOSED_REQUEST: u16 = 499;
-
-/// What a line reports about a request, kept until its response is complete.
-#[derive(Clone, Debug)]
-pub(crate) struct LogRecord {
-    client: Peer,
-    method: Vec<u8>,
-    target: Vec<u8>,
-    version: Option<Version>,
-    referer: Vec<u8>,
-    user_agent: Vec<u8>,
-    started_ms: u64,
-    pub(crate) status: u16,
-    pub(crate) content_bytes: u64,
-}
-
-impl LogRecord {
-    /// `head` is `None` for a request that was refused before it was understood.
-    pub(crate) fn new(client: Peer, head: Option<Head<'_>>, started_ms: u64) -> LogRecord {
-        let mut record = LogRecord {
-            client,
-            method: head.map_or_else(Vec::new, |head| head.method_name().to_vec()),
-            target: head.map_or_else(Vec::new, |head| head.target().to_vec()),
-            version: head.map(Head::version),
-            referer: Vec::new(),
-            user_agent: Vec::new(),
-            started_ms,
-            status: 0,
-            content_bytes: 0,
-        };
-        let section = head.map(Head::field_section);
-        for (name, value) in section.iter().flat_map(|section| section.lines()) {
-            if name.eq_ignore_ascii_case(b"referer") {
-                record.referer = value.to_vec();
-            } else if name.eq_ignore_ascii_case(b"user-agent") {
-                record.user_agent = value.to_vec();
-            }
-        }
-        record
-    }
-
-    /// Memory held, in bytes.
-    pub(crate) fn held_bytes(&self) -> usize {
-        let texts = [&self.method, &self.target, &self.referer, &self.user_agent];
-        let bytes: usize = texts.iter().map(|text| text.capacity()).sum();
-        size_of::<LogRecord>() + bytes
-    }
-}
 
 /// Bytes per block passed to the writer, and how many blocks may wait. Their product bounds the memory of a stalled log.
 const BLOCK_BYTES: usize = 65_536;
@@ -87,6 +39,8 @@ enum Work<F> {
 /// The reactor's side of the log.
 pub struct AccessLog {
     format: LogFormat,
+    /// The process that writes these lines.
+    worker: u32,
     block: Vec<u8>,
     dropped: u64,
     /// All that were dropped, whether this has been reported or not.
@@ -114,6 +68,7 @@ impl AccessLog {
             })?;
         Ok(AccessLog {
             format,
+            worker: std::process::id(),
             block: Vec::new(),
             dropped: 0,
             dropped_total: 0,
@@ -128,8 +83,32 @@ impl AccessLog {
         self.dropped_total
     }
 
-    /// Adds the line of a complete exchange.
-    pub(crate) fn add(&mut self, record: &LogRecord, unix_s: u64, now_ms: u64) {
+    /// Whether requests are timed with a precise clock.
+    pub(crate) fn is_precise(&self) -> bool {
+        self.format.is_precise
+    }
+
+    /// What a line reports about a request. `tls` is asked only if the format needs it.
+    pub(crate) fn record<'a>(
+        &self,
+        (client, tls): (Peer, impl FnOnce() -> Option<&'a Arc<TlsDetails>>),
+        head: Option<Head<'_>>,
+        began: Began,
+    ) -> LogRecord {
+        let mut record = LogRecord::new(&self.format, client, head, began);
+        if self.format.has_tls {
+            record.tls = tls().cloned();
+        }
+        record
+    }
+
+    /// Adds the line of a complete exchange. `precise_ns` reads a precise clock, if the format needs it.
+    pub(crate) fn add(
+        &mut self,
+        record: &LogRecord,
+        (unix_s, now_ms): (u64, u64),
+        precise_ns: impl FnOnce() -> u64,
+    ) {
         if self.block.len() >= BLOCK_BYTES {
             self.flush();
         }
@@ -138,10 +117,17 @@ impl AccessLog {
             self.dropped_total += 1;
             return;
         }
-        match self.format {
-            LogFormat::Combined => push_combined(&mut self.block, record, unix_s),
-            LogFormat::Json => push_json(&mut self.block, record, unix_s, now_ms),
-        }
+        let ns = if self.format.is_precise {
+            precise_ns()
+        } else {
+            0
+        };
+        let now = Now {
+            unix_s,
+            ms: now_ms,
+            ns,
+        };
+        line::push(&mut self.block, &self.format, record, (now, self.worker));
     }
 
     /// Continues in another file, after the lines that were added before. No line is lost or split.
@@ -254,112 +240,15 @@ fn lost_lines(count: usize, is_torn: bool) -> String {
     format!("{end}bolide: {count} access log lines were lost: they could not be written\n")
 }
 
-fn push_combined(line: &mut Vec<u8>, record: &LogRecord, unix_s: u64) {
-    push_client(line, record.client);
-    line.extend_from_slice(b" - - [");
-    push_log_date(line, unix_s);
-    line.extend_from_slice(b"] \"");
-    if record.version.is_some() {
-        push_escaped(line, &record.method, LogFormat::Combined);
-        line.push(b' ');
-        push_escaped(line, &record.target, LogFormat::Combined);
-        line.push(b' ');
-    }
-    let (version, status, content_bytes) =
-        (version(record.version), record.status, record.content_bytes);
-    let _ = write!(line, "{version}\" {status} {content_bytes} \"");
-    push_escaped(line, or_dash(&record.referer), LogFormat::Combined);
-    line.extend_from_slice(b"\" \"");
-    push_escaped(line, or_dash(&record.user_agent), LogFormat::Combined);
-    line.extend_from_slice(b"\"\n");
-}
-
-fn push_json(line: &mut Vec<u8>, record: &LogRecord, unix_s: u64, now_ms: u64) {
-    let _ = write!(line, "{{\"unix_s\":{unix_s},\"client\":\"");
-    push_client(line, record.client);
-    for (key, value) in [
-        ("method", &record.method),
-        ("target", &record.target),
-        ("referer", &record.referer),
-        ("user_agent", &record.user_agent),
-    ] {
-        let _ = write!(line, "\",\"{key}\":\"");
-        push_escaped(line, value, LogFormat::Json);
-    }
-    let duration_ms = now_ms.saturating_sub(record.started_ms);
-    let (version, status, content_bytes) =
-        (version(record.version), record.status, record.content_bytes);
-    let _ = writeln!(
-        line,
-        "\",\"version\":\"{version}\",\"status\":{status},\"content_bytes\":{content_bytes},\"duration_ms\":{duration_ms}}}"
-    );
-}
-
-fn push_client(line: &mut Vec<u8>, client: Peer) {
-    match client {
-        Peer::Internet(address) => {
-            let _ = write!(line, "{}", address.ip());
-        }
-        Peer::Unix(_) | Peer::Local => line.push(b'-'),
-    }
-}
-
-/// `06/Nov/1994:08:49:37 +0000`, taken from the HTTP date.
-fn push_log_date(line: &mut Vec<u8>, unix_s: u64) {
-    let date = wire::imf_fixdate(unix_s);
-    let (_, date) = date.split_at(5);
-    for (index, byte) in date.iter().take(20).enumerate() {
-        line.push(match index {
-            2 | 6 => b'/',
-            11 => b':',
-            _ => *byte,
-        });
-    }
-    line.extend_from_slice(b" +0000");
-}
-
-fn version(version: Option<Version>) -> &'static str {
-    version.map_or("-", Version::name)
-}
-
-fn or_dash(value: &[u8]) -> &[u8] {
-    if value.is_empty() { b"-" } else { value }
-}
-
-/// Appends a peer's bytes, escaped so that they cannot end the line or reach a terminal as control characters.
-fn push_escaped(line: &mut Vec<u8>, value: &[u8], format: LogFormat) {
-    for &byte in value {
-        match byte {
-            b'"' | b'\\' => line.extend_from_slice(&[b'\\', byte]),
-            0x20..=0x7e => line.push(byte),
-            _ if format == LogFormat::Json => {
-                let _ = write!(line, "\\u{:04x}", byte);
-            }
-            _ => {
-                let _ = write!(line, "\\x{byte:02x}");
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
     use super::*;
 
-    fn record() -> LogRecord {
-        LogRecord {
-            client: Peer::Internet(([192, 0, 2, 1], 4711).into()),
-            method: b"GET".to_vec(),
-            target: b"/a\"\x1b[2J\\".to_vec(),
-            version: Some(Version::Http11),
-            referer: Vec::new(),
-            user_agent: b"x\r\ny\xff".to_vec(),
-            started_ms: 1000,
-            status: 200,
-            content_bytes: 13,
-        }
+    fn add(log: &mut AccessLog) {
+        let record = record::tests::record(b"/", &[]);
+        log.add(&record, (784_111_777, 1000), || 0);
     }
 
     /// A disk with room for a number of bytes, and the bytes written to it.
@@ -449,48 +338,25 @@ mod tests {
         let pipes = [(); 2].map(|()| std::io::pipe().unwrap());
         let [(first, old), (second, new)] =
             pipes.map(|(reader, writer)| (reader, File::from(std::os::fd::OwnedFd::from(writer))));
-        let mut log = AccessLog::new(old, LogFormat::Combined).unwrap();
-        log.add(&record(), 784_111_777, 1000);
+        let mut log = AccessLog::new(old, LogFormat::combined()).unwrap();
+        add(&mut log);
         log.reopen(new);
         assert_eq!(std::io::read_to_string(first).unwrap().lines().count(), 1);
         for _ in 0..2 {
-            log.add(&record(), 784_111_777, 1000);
+            add(&mut log);
         }
         drop(log);
         assert_eq!(std::io::read_to_string(second).unwrap().lines().count(), 2);
     }
 
     #[test]
-    fn a_combined_line_holds_no_control_characters() {
-        let mut line = Vec::new();
-        push_combined(&mut line, &record(), 784_111_777);
-        let expected = concat!(
-            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a\\\"\\x1b[2J\\\\ HTTP/1.1\" 200 13 ",
-            "\"-\" \"x\\x0d\\x0ay\\xff\"\n"
-        );
-        assert_eq!(String::from_utf8(line).unwrap(), expected);
-    }
-
-    #[test]
-    fn a_json_line_is_one_object() {
-        let mut line = Vec::new();
-        push_json(&mut line, &record(), 784_111_777, 1042);
-        let expected = concat!(
-            "{\"unix_s\":784111777,\"client\":\"192.0.2.1\",\"method\":\"GET\",\"target\":\"/a\\\"\\u001b[2J\\\\\",",
-            "\"referer\":\"\",\"user_agent\":\"x\\u000d\\u000ay\\u00ff\",\"version\":\"HTTP/1.1\",\"status\":200,",
-            "\"content_bytes\":13,\"duration_ms\":42}\n"
-        );
-        assert_eq!(String::from_utf8(line).unwrap(), expected);
-    }
-
-    #[test]
     fn a_stalled_log_drops_lines_and_reports_their_number() {
         let (reader, writer) = std::io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(writer));
-        let mut log = AccessLog::new(file, LogFormat::Combined).unwrap();
+        let mut log = AccessLog::new(file, LogFormat::combined()).unwrap();
         // Far more than the pipe and the queue hold, without a reader.
         for _ in 0..60_000 {
-            log.add(&record(), 784_111_777, 1000);
+            add(&mut log);
         }
         assert!(log.dropped > 0);
         let reading = std::thread::spawn(move || std::io::read_to_string(reader));

@@ -12,9 +12,9 @@ use std::io;
 use std::sync::Arc;
 
 use net::memory::{NoMemory, append, copy};
-use net::{Clock, Peer, descriptors_max};
+use net::{Clock, Peer, TlsDetails, descriptors_max, precise_ns};
 
-use crate::access_log::{AccessLog, LogRecord};
+use crate::access_log::{AccessLog, Began};
 use crate::app::forwarded::Forwarded;
 use crate::app::head::Head;
 use crate::app::shortage::{Lacking, Shortages};
@@ -116,8 +116,8 @@ impl Context {
             memo: wire::SectionMemo::new(),
             responder,
             is_recorded: log.is_some(),
+            metrics: Metrics::timing(log.as_ref().is_some_and(AccessLog::is_precise)),
             log,
-            metrics: Metrics::default(),
             mailbox,
             share: Share::default(),
             draining_since_ms: None,
@@ -144,13 +144,20 @@ impl Context {
     /// Replaces the access log.
     pub(crate) fn set_log(&mut self, log: Option<AccessLog>) {
         self.log = log;
+        self.time_turns();
         self.is_recorded = self.log.is_some() || self.metrics.is_on();
     }
 
     /// Counts from now on.
     pub(crate) fn measure(&mut self, metrics: Metrics) {
         self.metrics = metrics;
+        self.time_turns();
         self.is_recorded = self.log.is_some() || self.metrics.is_on();
+    }
+
+    fn time_turns(&mut self) {
+        let is_precise = self.log.as_ref().is_some_and(AccessLog::is_precise);
+        self.metrics.time_turns(is_precise);
     }
 
     /// Records a usual response, a 200 that was complete when the call returned, if that can be done without its head. Returns whether it
@@ -166,15 +173,19 @@ impl Context {
 
     /// What is to be recorded of a request when its response is complete. `head` is `None` for one that was refused before it was
     /// understood.
-    pub(crate) fn record(
+    pub(crate) fn record<'a>(
         &self,
-        client: Peer,
+        sender: (Peer, impl FnOnce() -> Option<&'a Arc<TlsDetails>>),
         head: Option<Head<'_>>,
         began_ms: u64,
         (status, content_bytes): (u16, u64),
     ) -> Record {
-        let line = self.log.as_ref().map(|_| {
-            let mut line = LogRecord::new(client, head, began_ms);
+        let line = self.log.as_ref().map(|log| {
+            let began = Began {
+                ms: began_ms,
+                turn_ns: self.metrics.turn_began_ns(),
+            };
+            let mut line = log.record(sender, head, began);
             (line.status, line.content_bytes) = (status, content_bytes);
             Box::new(line)
         });
@@ -186,7 +197,8 @@ impl Context {
     /// Records a request whose response is complete, or given up.
     pub(crate) fn complete(&mut self, record: Record) {
         if let (Some(log), Some(line)) = (&mut self.log, &record.line) {
-            log.add(line, self.clock.unix_s(), self.clock.now_ms());
+            let now = (self.clock.unix_s(), self.clock.now_ms());
+            log.add(line, now, precise_ns);
         }
         if let Some(tally) = record.tally {
             self.metrics.completed(tally);

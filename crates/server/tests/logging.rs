@@ -20,7 +20,7 @@ fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
 fn logging_with(accepts_h2: bool) -> (Server, impl FnOnce(Server) -> Vec<String>) {
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     let log =
-        AccessLog::new(File::from(OwnedFd::from(writer)), LogFormat::Combined).expect("a thread");
+        AccessLog::new(File::from(OwnedFd::from(writer)), LogFormat::combined()).expect("a thread");
     let lines = move |server: Server| {
         drop(server);
         let mut text = String::new();

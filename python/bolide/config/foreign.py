@@ -84,7 +84,6 @@ ADVICE = {
     "--limit-request-field_size": "use --header-section-bytes-max",
     "--limit-request-fields": "use --field-lines-max",
     "--limit-request-line": "use --request-line-bytes-max",
-    "--log-config": STANDARD_ERROR,
     "--max-requests": REQUESTS_MAX,
     "--metrics": "use --management ADDRESS",
     "--name": SERVICE_MANAGER,

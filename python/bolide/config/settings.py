@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Literal
 
 from bolide import _core
-from bolide.config import configfile, places, proxies, tls
+from bolide.config import configfile, logs, places, proxies, tls
 from bolide.config.address import Address
 from bolide.config.mistakes import refuse_mistyped, remedy
 from bolide.config.option import (
@@ -401,6 +401,19 @@ class Settings:
         LOGGING,
         "Lowest level of messages that are written to standard error.",
     )
+    log_format: str = row(
+        "text",
+        Choice(("text", "json")),
+        LOGGING,
+        "Format of messages on standard error: text, or one JSON object per line.",
+    )
+    log_config: str = row(
+        "",
+        Text("PATH", may_be_empty=True),
+        LOGGING,
+        "File that configures Python's logging: a dictionary for `logging.config.dictConfig` in "
+        "JSON, TOML or YAML (with PyYAML), by its suffix; others are INI for `fileConfig`.",
+    )
     access_log: str = row(
         "off",
         LogFile(),
@@ -408,7 +421,11 @@ class Settings:
         'File to which one line per request is appended; "-" for standard output, "off" for none.',
     )
     access_log_format: str = row(
-        "combined", Choice(("combined", "json")), LOGGING, "Format of the access log."
+        "combined",
+        logs.LineFormat(),
+        LOGGING,
+        "Format of the access log: combined, json, or a template with fields in braces, such as "
+        "'{client} {method} {target} {status} {duration_ms}'.",
     )
     server_header: bool = row(
         True, Switch(), RESPONDING, "Send the header field `Server: bolide` with each response."
@@ -460,6 +477,11 @@ class Settings:
     def pairs(self) -> tuple[tls.Pair, ...]:
         """The certificates with their keys; none if TLS is not used."""
         return tls.pairs(self.certificate, self.key, self.key_password_file)
+
+    @property
+    def logging(self) -> tuple[str, str, str]:
+        """The arguments of `bolide.server.logs.configure`."""
+        return self.log_level, self.log_format, self.log_config
 
     @property
     def has_log_file(self) -> bool:

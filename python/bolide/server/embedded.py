@@ -29,6 +29,8 @@ PROCESS_OPTIONS = (
     "workers",
     "loop",
     "log_level",
+    "log_format",
+    "log_config",
     "requests_max",
     "requests_max_jitter",
     "worker_lifetime_s",

@@ -1,12 +1,17 @@
 """Configures logging: one handler on standard error for the logger `bolide` and those below it.
 
-If the application has added handlers to `bolide` or the root logger before, only those are used.
+If the application, or the file of `log_config`, has added handlers to `bolide` or the root logger
+before, only those are used.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+import time
+
+from bolide.server.process import log_config
 
 FORM = "%(asctime)s [%(process)d] %(short_level)s %(name)s: %(message)s"
 SHORT_LEVELS = {"WARNING": "WARN ", "CRITICAL": "CRIT "}
@@ -14,6 +19,9 @@ COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
 logger = logging.getLogger("bolide")
 """The server's own messages."""
+
+_own: logging.Handler | None = None
+"""The handler that `configure` added."""
 
 
 class Formatter(logging.Formatter):
@@ -31,15 +39,51 @@ class Formatter(logging.Formatter):
         return super().format(record)
 
 
-def configure(level: str) -> None:
-    """Write messages of `level` and above to standard error."""
+class JsonFormatter(logging.Formatter):
+    """Writes one JSON object per line, in ASCII, whatever a message contains."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record; a traceback is text with ends of lines, which JSON escapes."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, object] = {
+            "time": f"{seconds}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": record.process,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        elif record.exc_text:
+            line["exception"] = record.exc_text
+        if record.stack_info:
+            line["stack"] = record.stack_info
+        return json.dumps(line)
+
+
+def configure(level: str, form: str = "text", config: str = "") -> None:
+    """Write messages of `level` and above to standard error, or as the file `config` says.
+
+    It may be called again. Levels that the file sets precede `level`.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    global _own
+    configured = log_config.read(config) if config else None
     keep_enabled()
     logger.setLevel(level.upper())
+    if configured is not None:
+        configured.apply()
+        keep_enabled()
+    if _own is not None:
+        logger.removeHandler(_own)
+        logger.propagate, _own = True, None
     if logger.handlers or logging.getLogger().handlers:
         return
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter(colours=sys.stderr.isatty()))
-    logger.addHandler(handler)
+    _own = logging.StreamHandler(sys.stderr)
+    _own.setFormatter(JsonFormatter() if form == "json" else Formatter(colours=sys.stderr.isatty()))
+    logger.addHandler(_own)
     logger.propagate = False
 
 

@@ -326,7 +326,6 @@ class Supervisor:
         trusted_before = proxies.described(self._settings)
         self._settings, self._certificates = job.settings, job.certificates
         self._job = with_siblings(job)
-        logs.configure(self._settings.log_level)
         logger.info("reloading: replacing %s", in_words(self._workers.count))
         if (trusted := proxies.described(self._settings)) != trusted_before:
             logger.info(trusted)
@@ -351,6 +350,7 @@ class Supervisor:
             used = certificates.Certificates(settings, after=used)
         elif used is not None and used.renew():
             self._workers.send_certificates(used)
+        logs.configure(*settings.logging)
         return replace(
             self._job,
             settings=settings,

@@ -271,7 +271,9 @@ impl Drop for OpenWebSocket {
 #[derive(Default)]
 pub(crate) struct Metrics {
     numbers: Option<Numbers>,
-    /// When the current turn of a connection began.
+    /// Whether turns are timed: for these numbers, or for the access log.
+    is_timing: bool,
+    /// When the current turn of a connection began; 0 unless they are timed.
     turn_began_ns: u64,
     /// Responses that it has completed.
     in_turn: u64,
@@ -283,6 +285,7 @@ impl Metrics {
     pub(crate) fn new(numbers: Numbers) -> Metrics {
         Metrics {
             numbers: Some(numbers),
+            is_timing: true,
             woke_ms: Clock::tick_ms(),
             ..Metrics::default()
         }
@@ -292,10 +295,28 @@ impl Metrics {
         self.numbers.is_some()
     }
 
+    /// Nothing to count in; turns may be timed.
+    pub(crate) fn timing(is_timing: bool) -> Metrics {
+        Metrics {
+            is_timing,
+            ..Metrics::default()
+        }
+    }
+
+    /// Times turns, even if nothing is counted.
+    pub(crate) fn time_turns(&mut self, is_timing: bool) {
+        self.is_timing = is_timing || self.is_on();
+    }
+
+    /// When the current turn began, in nanoseconds of [`precise_ns`].
+    pub(crate) fn turn_began_ns(&self) -> u64 {
+        self.turn_began_ns
+    }
+
     /// The turn of a connection begins.
     #[inline]
     pub(crate) fn turn_begins(&mut self) {
-        if self.numbers.is_some() {
+        if self.is_timing {
             self.turn_began_ns = precise_ns();
         }
     }

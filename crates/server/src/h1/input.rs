@@ -394,8 +394,7 @@ impl H1 {
         head: Option<&RequestHead<'_>>,
         sent: (u16, u64),
     ) -> Record {
-        let (client, head) = (turn.client_for_log(head), head.map(Head::of));
-        turn.context.record(client, head, began_ms, sent)
+        turn.record(began_ms, head, sent)
     }
 
     /// Handles every outcome except a response that is complete at once (there may be one, with its content left open): queues the exchange

@@ -580,8 +580,7 @@ pub(super) fn record<A: App>(
     head: Option<&RequestHead<'_>>,
     sent: (u16, u64),
 ) -> Record {
-    let (client, head) = (turn.client_for_log(head), head.map(Head::of));
-    turn.context.record(client, head, turn.now_ms(), sent)
+    turn.record(turn.now_ms(), head, sent)
 }
 
 /// The announced length of the content; `None` if it ends with its stream.

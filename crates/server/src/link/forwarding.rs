@@ -11,6 +11,7 @@ use crate::app::forwarded::Forwarded;
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{App, Content, Request};
 use crate::context::proxies::Proxies;
+use crate::context::record::Record;
 use crate::id::ExchangeId;
 
 impl Link {
@@ -163,5 +164,17 @@ impl<A: App> Turn<'_, A> {
             true => self.link.client_of(&self.context.proxies, head),
             false => self.link.client,
         }
+    }
+
+    /// What is to be recorded of a request, which has a status and so many bytes of content already.
+    pub(crate) fn record(
+        &self,
+        began_ms: u64,
+        head: Option<&RequestHead<'_>>,
+        sent: (u16, u64),
+    ) -> Record {
+        let sender = (self.client_for_log(head), || self.link.tls());
+        let head = head.map(Head::of);
+        self.context.record(sender, head, began_ms, sent)
     }
 }

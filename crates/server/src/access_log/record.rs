@@ -1,0 +1,147 @@
+//! What a line reports about a request, kept until its response is complete.
+
+use std::sync::Arc;
+
+use net::{Peer, TlsDetails};
+use wire::Version;
+
+use super::format::{LogFormat, NAMES_MAX};
+use crate::app::head::Head;
+
+/// Method, target, and the fields of the request.
+const TEXTS_MAX: usize = 2 + NAMES_MAX;
+/// Room for the values of fields that is allocated with the others.
+const VALUES_BYTES: usize = 192;
+
+/// When a request began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Began {
+    /// The call of the application, by the clock of the timeouts.
+    pub(crate) ms: u64,
+    /// The turn of its connection, by a precise clock if the format needs it.
+    pub(crate) turn_ns: u64,
+}
+
+/// One request. Its texts share one allocation.
+#[derive(Clone, Debug)]
+pub(crate) struct LogRecord {
+    pub(super) client: Peer,
+    pub(super) version: Option<Version>,
+    pub(super) tls: Option<Arc<TlsDetails>>,
+    pub(super) began: Began,
+    pub(crate) status: u16,
+    pub(crate) content_bytes: u64,
+    texts: Vec<u8>,
+    ends: [u32; TEXTS_MAX],
+}
+
+impl LogRecord {
+    /// `head` is `None` for a request that was refused before it was understood.
+    pub(crate) fn new(
+        format: &LogFormat,
+        client: Peer,
+        head: Option<Head<'_>>,
+        began: Began,
+    ) -> LogRecord {
+        let mut record = LogRecord {
+            client,
+            version: head.map(Head::version),
+            tls: None,
+            began,
+            status: 0,
+            content_bytes: 0,
+            texts: Vec::new(),
+            ends: [0; TEXTS_MAX],
+        };
+        if let Some(head) = head {
+            record.copy(format, head);
+        }
+        record
+    }
+
+    fn copy(&mut self, format: &LogFormat, head: Head<'_>) {
+        let (method, target) = (head.method_name(), head.target());
+        self.texts = Vec::with_capacity(method.len() + target.len() + VALUES_BYTES);
+        let mut ends = self.ends.iter_mut();
+        for (text, end) in [method, target].into_iter().zip(ends.by_ref()) {
+            self.texts.extend_from_slice(text);
+            *end = self.texts.len() as u32;
+        }
+        let section = head.field_section();
+        for (wanted, end) in format.names.iter().zip(ends) {
+            let start = self.texts.len();
+            for (name, value) in section.lines() {
+                if !name.eq_ignore_ascii_case(wanted.as_bytes()) {
+                    continue;
+                }
+                if self.texts.len() > start {
+                    self.texts.extend_from_slice(b", "); // RFC 9110 section 5.3
+                }
+                self.texts.extend_from_slice(value);
+            }
+            *end = self.texts.len() as u32;
+        }
+    }
+
+    fn text(&self, index: usize) -> &[u8] {
+        let end = |index: usize| self.ends.get(index).map_or(0, |end| *end as usize);
+        let start = index.checked_sub(1).map_or(0, end);
+        self.texts.get(start..end(index)).unwrap_or_default()
+    }
+
+    /// The method as sent; empty if the request was not understood, as the following.
+    pub(super) fn method(&self) -> &[u8] {
+        self.text(0)
+    }
+
+    pub(super) fn target(&self) -> &[u8] {
+        self.text(1)
+    }
+
+    /// The values of a field of the request, by its place in the format; empty if there is none.
+    pub(super) fn field(&self, place: usize) -> &[u8] {
+        self.text(2 + place)
+    }
+
+    /// Memory held, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<LogRecord>() + self.texts.capacity()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A record with these values of fields.
+    pub(in super::super) fn record(target: &[u8], values: &[&[u8]]) -> LogRecord {
+        let mut record = LogRecord {
+            client: Peer::Internet(([192, 0, 2, 1], 4711).into()),
+            version: Some(Version::Http11),
+            tls: None,
+            began: Began {
+                ms: 1000,
+                turn_ns: 5_000_000,
+            },
+            status: 200,
+            content_bytes: 13,
+            texts: Vec::new(),
+            ends: [0; TEXTS_MAX],
+        };
+        let texts = [b"GET", target].into_iter().chain(values.iter().copied());
+        for (text, end) in texts.zip(&mut record.ends) {
+            record.texts.extend_from_slice(text);
+            *end = record.texts.len() as u32;
+        }
+        record
+    }
+
+    #[test]
+    fn texts_are_told_apart() {
+        let record = record(b"/", &[b"", b"b", b""]);
+        assert_eq!((record.method(), record.target()), (&b"GET"[..], &b"/"[..]));
+        let fields = [0, 1, 2].map(|place| record.field(place));
+        assert_eq!(fields, [&b""[..], b"b", b""]);
+        assert_eq!(record.field(99), b"");
+    }
+}
