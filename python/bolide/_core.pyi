@@ -394,6 +394,8 @@ class Server:
 
         `options` may contain every name of `settings()`, `server_header` (bool), `h2c` (bool),
         `access_log` (a descriptor or None), `access_log_format` ("combined", "json" or a template),
+        `access_log_sample` (0 to 1), `access_log_only` (a list of "errors" and "slow"),
+        `access_log_slow_ms`,
         `eager_tasks` (bool), `debug_log` (bool: details are logged at debug level), `tls` (a
         `TlsConfig` or None: its listeners then use TLS), `websocket_compression` ("on", "context"
         or "off"), `websocket_compression_level` (1 to 9), `websocket_origins` (a list), and for

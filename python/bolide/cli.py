@@ -24,7 +24,8 @@ from bolide.config.address import Address
 from bolide.config.foreign import advice
 from bolide.config.option import Addresses, Paths, Switch
 from bolide.config.reference import default_text
-from bolide.config.settings import Option, resolve, table
+from bolide.config.row import Option
+from bolide.config.settings import resolve, table
 from bolide.errors import ConfigError, Error
 from bolide.flags import PORT, TIME, count
 from bolide.lazy_group import LazyGroup

@@ -222,6 +222,9 @@ def test_options_of_the_server() -> None:
     assert options.pop("access_log") == 5
     assert options.pop("server_header") is False
     assert options.pop("access_log_format") == "combined"
+    assert options.pop("access_log_only") == []
+    assert options.pop("access_log_slow_ms") == 1000
+    assert options.pop("access_log_sample") == 1.0
     assert options.pop("eager_tasks") is True
     assert (options.pop("threads"), options.pop("workers")) == (8, 1)
     options.pop("spool_directory")

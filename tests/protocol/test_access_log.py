@@ -252,3 +252,28 @@ def test_a_complete_response_that_is_not_sent_is_499(start: Start, tmp_path: Pat
         'GET /cut-later HTTP/1.1" 200 4 "-" "-"',
         'GET / HTTP/1.1" 499 0 "-" "-"',
     ]
+
+
+def test_only_errors_and_slow_requests(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    only = ("--access-log-only", "errors,slow", "--access-log-slow-ms", "100")
+    form = ("--access-log-format", "{status} {target}")
+    server = start("protocol.py", "--access-log", str(log), *only, *form)
+    with server.connect() as client:
+        for path in ("/", "/missing", "/wait/150", "/status/503", "/blocks/150"):
+            client.get(path)
+    ended(server)
+    lines = ["404 /missing", "200 /wait/150", "503 /status/503", "200 /blocks/150"]
+    assert log.read_text("ascii").splitlines() == lines
+
+
+def test_a_share_of_the_requests(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    server = start("protocol.py", "--access-log", str(log), "--access-log-sample", "0.2")
+    with server.connect() as client:
+        for _ in range(20):
+            client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 50)
+            assert [client.read().status for _ in range(50)] == [200] * 50
+    ended(server)
+    # 200 on average, with a standard deviation of 13.
+    assert 100 < log.read_text("ascii").count("\n") < 300

@@ -427,6 +427,9 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             name.as_str(),
             "access_log"
                 | "access_log_format"
+                | "access_log_only"
+                | "access_log_sample"
+                | "access_log_slow_ms"
                 | "eager_tasks"
                 | "spool_directory"
                 | "tls"

@@ -6,6 +6,7 @@
 mod format;
 mod line;
 mod record;
+mod selection;
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -16,10 +17,12 @@ use std::time::{Duration, Instant};
 use net::{Peer, TlsDetails};
 
 use self::line::Now;
+use self::selection::Draws;
 use crate::app::head::Head;
 
 pub use self::format::{FormatError, LogFormat};
 pub(crate) use self::record::{Began, LogRecord};
+pub use self::selection::Selection;
 
 /// The status of a request whose client disconnected before the response. It is not an HTTP status; nginx uses it.
 pub(crate) const CLIENT_CLOSED_REQUEST: u16 = 499;
@@ -39,6 +42,7 @@ enum Work<F> {
 /// The reactor's side of the log.
 pub struct AccessLog {
     format: LogFormat,
+    draws: Draws,
     /// The process that writes these lines.
     worker: u32,
     block: Vec<u8>,
@@ -56,7 +60,7 @@ impl AccessLog {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn new(file: File, format: LogFormat) -> std::io::Result<AccessLog> {
+    pub fn new(file: File, format: LogFormat, selection: Selection) -> std::io::Result<AccessLog> {
         let (queue, blocks) = sync_channel::<Work<File>>(BLOCKS_MAX);
         let (done, finished) = channel();
         std::thread::Builder::new()
@@ -68,6 +72,7 @@ impl AccessLog {
             })?;
         Ok(AccessLog {
             format,
+            draws: Draws::new(selection, net::precise_ns() ^ u64::from(std::process::id())),
             worker: std::process::id(),
             block: Vec::new(),
             dropped: 0,
@@ -88,27 +93,34 @@ impl AccessLog {
         self.format.is_precise
     }
 
-    /// What a line reports about a request. `tls` is asked only if the format needs it.
+    /// What a line reports about a request; `None` if it is not in the share that has lines. `tls` is asked only if the format needs it.
     pub(crate) fn record<'a>(
         &self,
         (client, tls): (Peer, impl FnOnce() -> Option<&'a Arc<TlsDetails>>),
         head: Option<Head<'_>>,
         began: Began,
-    ) -> LogRecord {
+    ) -> Option<LogRecord> {
+        if !self.draws.is_drawn() {
+            return None;
+        }
         let mut record = LogRecord::new(&self.format, client, head, began);
         if self.format.has_tls {
             record.tls = tls().cloned();
         }
-        record
+        Some(record)
     }
 
-    /// Adds the line of a complete exchange. `precise_ns` reads a precise clock, if the format needs it.
+    /// Adds the line of a complete exchange, if it is selected. `precise_ns` reads a precise clock, if the format needs it.
     pub(crate) fn add(
         &mut self,
         record: &LogRecord,
         (unix_s, now_ms): (u64, u64),
         precise_ns: impl FnOnce() -> u64,
     ) {
+        let took_ms = now_ms.saturating_sub(record.began.ms);
+        if !self.draws.selects(record.status, took_ms) {
+            return;
+        }
         if self.block.len() >= BLOCK_BYTES {
             self.flush();
         }
@@ -338,7 +350,7 @@ mod tests {
         let pipes = [(); 2].map(|()| std::io::pipe().unwrap());
         let [(first, old), (second, new)] =
             pipes.map(|(reader, writer)| (reader, File::from(std::os::fd::OwnedFd::from(writer))));
-        let mut log = AccessLog::new(old, LogFormat::combined()).unwrap();
+        let mut log = AccessLog::new(old, LogFormat::combined(), Selection::default()).unwrap();
         add(&mut log);
         log.reopen(new);
         assert_eq!(std::io::read_to_string(first).unwrap().lines().count(), 1);
@@ -353,7 +365,7 @@ mod tests {
     fn a_stalled_log_drops_lines_and_reports_their_number() {
         let (reader, writer) = std::io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(writer));
-        let mut log = AccessLog::new(file, LogFormat::combined()).unwrap();
+        let mut log = AccessLog::new(file, LogFormat::combined(), Selection::default()).unwrap();
         // Far more than the pipe and the queue hold, without a reader.
         for _ in 0..60_000 {
             add(&mut log);

@@ -180,14 +180,14 @@ impl Context {
         began_ms: u64,
         (status, content_bytes): (u16, u64),
     ) -> Record {
-        let line = self.log.as_ref().map(|log| {
+        let line = self.log.as_ref().and_then(|log| {
             let began = Began {
                 ms: began_ms,
                 turn_ns: self.metrics.turn_began_ns(),
             };
-            let mut line = log.record(sender, head, began);
+            let mut line = log.record(sender, head, began)?;
             (line.status, line.content_bytes) = (status, content_bytes);
-            Box::new(line)
+            Some(Box::new(line))
         });
         let method = head.map_or(wire::Method::Other, Head::method);
         let tally = self.metrics.tally(method, status);

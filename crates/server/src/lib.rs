@@ -26,7 +26,7 @@ mod setting;
 mod timeouts;
 mod websocket;
 
-pub use access_log::{AccessLog, FormatError, LogFormat};
+pub use access_log::{AccessLog, FormatError, LogFormat, Selection};
 pub use app::forwarded::Forwarded;
 pub use app::head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead, Span};
 pub use app::shortage::Shortage;

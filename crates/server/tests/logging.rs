@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use harness::h2::H2Client;
 use harness::websocket::text;
 use harness::{Server, get, post, post_chunked, response};
-use server::{AccessLog, Command, FilePart, LogFormat, Response};
+use server::{AccessLog, Command, FilePart, LogFormat, Response, Selection};
 
 /// A server with a log, and a function that returns the lines after dropping the server.
 fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
@@ -19,8 +19,12 @@ fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
 /// The same, for clients with prior knowledge of HTTP/2 too.
 fn logging_with(accepts_h2: bool) -> (Server, impl FnOnce(Server) -> Vec<String>) {
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
-    let log =
-        AccessLog::new(File::from(OwnedFd::from(writer)), LogFormat::combined()).expect("a thread");
+    let log = AccessLog::new(
+        File::from(OwnedFd::from(writer)),
+        LogFormat::combined(),
+        Selection::default(),
+    )
+    .expect("a thread");
     let lines = move |server: Server| {
         drop(server);
         let mut text = String::new();

@@ -22,3 +22,21 @@ class LineFormat:
             return text.lower()
         _core.check_access_log_format(text)
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share from 0 to 1."""
+
+    metavar: str = "SHARE"
+
+    def parse(self, value: object) -> float:
+        """Parse a number such as 0.01."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        try:
+            share = float(str(value)) if is_number or isinstance(value, str) else -1.0
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            raise ValueError("is not a share; give a number from 0 to 1, such as 0.01")
+        return share

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from bolide.config.settings import Option, table
+from bolide.config.row import Option
+from bolide.config.settings import table
 
 HEAD = """\
 # Settings

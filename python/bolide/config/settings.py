@@ -28,7 +28,6 @@ from bolide.config.option import (
     Directory,
     FileMode,
     Host,
-    Kind,
     LogFile,
     Number,
     OneAddress,
@@ -43,45 +42,24 @@ from bolide.config.option import (
     Text,
     ZeroOr,
 )
+from bolide.config.row import (
+    APPLICATION,
+    CORE_NUMBER_MAX,
+    LISTENING,
+    LOGGING,
+    PREFIX,
+    PROCESSES,
+    PROXIES,
+    RESPONDING,
+    TLS,
+    WEBSOCKET,
+    Option,
+    core_option,
+    row,
+)
 from bolide.errors import ConfigError
 
-PREFIX = "BOLIDE_"
-APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
-LOGGING, RESPONDING, TLS, WEBSOCKET = "Logging", "Responding", "TLS", "WebSocket"
-PROXIES = "Proxies"
-CORE_NUMBER_MAX = 2**40
-"""A tebibyte, or 35 years in milliseconds: more than anyone needs, and sums fit into 64 bits."""
-CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}
 Channel = Literal["flag", "keyword"]
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of the table."""
-
-    name: str
-    kind: Kind
-    default: object
-    group: str
-    help: str
-    unit: str = ""
-
-    @property
-    def flag(self) -> str:
-        """The command's flag."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return PREFIX + self.name.upper()
-
-
-def row(default: object, kind: Kind, group: str, help: str, *, unit: str = "") -> Any:
-    """Declare an option as a field of `Settings`."""
-    return field(
-        default=default, metadata={"kind": kind, "group": group, "help": help, "unit": unit}
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,6 +405,27 @@ class Settings:
         "Format of the access log: combined, json, or a template with fields in braces, such as "
         "'{client} {method} {target} {status} {duration_ms}'.",
     )
+    access_log_only: tuple[str, ...] = row(
+        (),
+        Choices(("errors", "slow")),
+        LOGGING,
+        "Requests that have a line in the access log, separated by commas: errors, with a status "
+        "from 400 on; slow, those that took at least access_log_slow_ms. Without it, all have one.",
+    )
+    access_log_slow_ms: int = row(
+        1000,
+        Number(1, CORE_NUMBER_MAX),
+        LOGGING,
+        "Duration from which on a request is slow, for `access_log_only`. A second is what users "
+        "notice.",
+        unit="milliseconds",
+    )
+    access_log_sample: float = row(
+        1.0,
+        logs.Share(),
+        LOGGING,
+        "Share of the requests that may have a line, drawn at random: 0.01 is one of a hundred.",
+    )
     server_header: bool = row(
         True, Switch(), RESPONDING, "Send the header field `Server: bolide` with each response."
     )
@@ -503,6 +502,9 @@ class Settings:
             "h2c": self.h2c,
             "access_log": access_log_fd,
             "access_log_format": self.access_log_format,
+            "access_log_only": list(self.access_log_only),
+            "access_log_slow_ms": self.access_log_slow_ms,
+            "access_log_sample": self.access_log_sample,
             "eager_tasks": self.eager_tasks,
             "trusted_proxies": list(self.trusted_proxies),
             "forwarded_fields": list(self.forwarded_fields),
@@ -525,7 +527,7 @@ def table() -> tuple[Option, ...]:
         for row in fields(Settings)
         if row.metadata
     ]
-    return (*ours, *(_core_option(*setting) for setting in _core.settings()))
+    return (*ours, *(core_option(*setting) for setting in _core.settings()))
 
 
 def resolve(
@@ -590,10 +592,3 @@ def _said(name: str, layer: str, where: str = "") -> str:
 
 def _described(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: metadata[key] for key in ("group", "help", "unit")}
-
-
-def _core_option(name: str, kind: str, default: int, unit: str, help: str) -> Option:
-    """Create the row of a number that the core enforces; only a timeout can be switched off."""
-    least, note = (0, "0 = off") if kind == "timeout" else (1, "")
-    number = Number(least, CORE_NUMBER_MAX, note, unit=unit)
-    return Option(name, number, default, CORE_GROUPS[kind], help, unit)

@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use server::{AccessLog, LogFormat};
+use server::{AccessLog, LogFormat, Selection};
 
 use super::duplicate;
 
@@ -17,8 +17,27 @@ pub(super) fn of_options(options: &Bound<'_, PyDict>) -> PyResult<Option<AccessL
         .get_item("access_log")?
         .and_then(|value| value.extract().transpose())
         .transpose()?;
-    let log = |fd| Ok(AccessLog::new(duplicate(fd)?.into(), format)?);
+    let selection = selection(options)?;
+    let log = |fd| Ok(AccessLog::new(duplicate(fd)?.into(), format, selection)?);
     fd.map(log).transpose()
+}
+
+fn selection(options: &Bound<'_, PyDict>) -> PyResult<Selection> {
+    let mut selection = Selection::default();
+    if let Some(share) = options.get_item("access_log_sample")? {
+        selection.share = share.extract()?;
+    }
+    let only: Vec<String> = match options.get_item("access_log_only")? {
+        Some(only) => only.extract()?,
+        None => Vec::new(),
+    };
+    selection.errors = only.iter().any(|word| word == "errors");
+    if let Some(slow_ms) = options.get_item("access_log_slow_ms")?
+        && only.iter().any(|word| word == "slow")
+    {
+        selection.slow_ms = Some(slow_ms.extract()?);
+    }
+    Ok(selection)
 }
 
 /// Raises ValueError with the end of a sentence about a text that is no format of the access log.
