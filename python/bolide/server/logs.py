@@ -10,8 +10,10 @@ import json
 import logging
 import sys
 import time
+from typing import TYPE_CHECKING
 
-from bolide.server.process import log_config
+if TYPE_CHECKING:
+    from bolide.server.process.log_config import LogConfig
 
 FORM = "%(asctime)s [%(process)d] %(short_level)s %(name)s: %(message)s"
 SHORT_LEVELS = {"WARNING": "WARN ", "CRITICAL": "CRIT "}
@@ -70,7 +72,7 @@ def configure(level: str, form: str = "text", config: str = "") -> None:
         ConfigError: the file cannot be used.
     """
     global _own
-    configured = log_config.read(config) if config else None
+    configured = _read(config) if config else None
     keep_enabled()
     logger.setLevel(level.upper())
     if configured is not None:
@@ -85,6 +87,13 @@ def configure(level: str, form: str = "text", config: str = "") -> None:
     _own.setFormatter(JsonFormatter() if form == "json" else Formatter(colours=sys.stderr.isatty()))
     logger.addHandler(_own)
     logger.propagate = False
+
+
+def _read(config: str) -> LogConfig:
+    # Here, because every worker holds what it imports: a megabyte.
+    from bolide.server.process import log_config
+
+    return log_config.read(config)
 
 
 def keep_enabled() -> None:

@@ -20,7 +20,6 @@ import os
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from random import randint
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -147,6 +146,8 @@ def requests_of_one(settings: Settings) -> int:
     """
     if not settings.requests_max:
         return 0
+    from random import randint  # only here: it imports hashes
+
     return settings.requests_max + randint(0, settings.requests_max_jitter)  # noqa: S311
 
 
