@@ -38,6 +38,7 @@ __all__ = [
     "WsgiApp",
     "__version__",
     "ceiling",
+    "check_access_log_format",
     "complete_response",
     "field_line",
     "follow",

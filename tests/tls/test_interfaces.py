@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import ssl
 import subprocess
 from pathlib import Path
@@ -193,3 +194,21 @@ def test_a_session_is_the_same_over_http2(
             found.append(json.loads(content)["tls"])
         assert found[0] == found[1]
         assert found[0][version]
+
+
+@pytest.mark.parametrize("version", list(SUITE))
+def test_the_access_log_may_have_the_session(
+    start: Start, files: Files, client: ssl.SSLContext, tmp_path: Path, version: str
+) -> None:
+    log = tmp_path / "access.log"
+    form = "{tls_version} {tls_cipher} {tls_server_name} {status}"
+    given = ("--access-log", str(log), "--access-log-format", form)
+    server = start("seen_native.py", *files.options, *given, cwd=SEEN)
+    client.maximum_version = ssl.TLSVersion[version.replace(".", "_")]
+    with SecureConnection(server, client) as connection:
+        assert connection.get("/").status == 200
+        cipher = connection.socket.cipher()
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert cipher is not None
+    assert log.read_text() == f"{version} {cipher[0]} localhost 200\n"
