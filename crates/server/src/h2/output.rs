@@ -80,7 +80,10 @@ impl H2 {
             if started != Started::TurnUsed && budget > 0 {
                 started = self.start_ready(turn);
             }
-            let has_more = has_more || was_pulled || started != Started::Nothing;
+            let has_more = has_more
+                || was_pulled
+                || started != Started::Nothing
+                || self.may_serve_websockets(turn.context);
             if !has_more && self.frames.is_empty() {
                 return self.fate(turn);
             }

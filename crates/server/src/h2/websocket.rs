@@ -264,6 +264,17 @@ impl H2 {
         }
     }
 
+    /// Whether input of a WebSocket that has waited for room can be served now that some has been sent.
+    pub(super) fn may_serve_websockets(&self, context: &Context) -> bool {
+        let may_serve = |stream: &Stream| match stream.carried.as_deref() {
+            Some(Carried::Open { websocket, input }) => {
+                !input.is_empty() && websocket.takes_input() && has_room(stream, context)
+            }
+            Some(Carried::Offered { .. }) | None => false,
+        };
+        !self.waits_for_turn && self.streams.iter().any(may_serve)
+    }
+
     /// Whether a stream carries a WebSocket, or the handshake of one.
     pub(super) fn is_carried(&self, index: usize) -> bool {
         let stream = self.streams.get(index);
@@ -288,7 +299,7 @@ impl H2 {
         let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
-        let unsent_bytes = stream.unsent_bytes();
+        let has_room = has_room(stream, turn.context);
         let Some(Carried::Open { websocket, input }) = stream.carried.as_deref_mut() else {
             return;
         };
@@ -296,7 +307,6 @@ impl H2 {
             return;
         }
         let frames = std::mem::take(&mut turn.context.responder.out);
-        let has_room = unsent_bytes as u64 <= turn.context.limits.send_buffer_bytes_max;
         let (mut used, mut is_broken) = (0, false);
         websocket.drain_to(turn.context, stream.exchange.out.tail());
         let may_receive = has_room && !self.waits_for_turn;
@@ -423,6 +433,12 @@ impl Stream {
             websocket.was_sent(context);
         }
     }
+}
+
+/// Whether so little waits to be sent that the WebSocket of an open stream may be passed more messages.
+fn has_room(stream: &Stream, context: &Context) -> bool {
+    stream.exchange.progress == Progress::Pushed
+        && stream.unsent_bytes() as u64 <= context.limits.send_buffer_bytes_max
 }
 
 /// When the WebSocket of a stream has to act; `u64::MAX` for never.

@@ -465,3 +465,17 @@ fn the_time_to_return_a_close_frame_starts_when_its_window_is_open() {
     it.settle();
     assert_eq!(it.server.closed("/ws/post"), Some((1006, String::new())));
 }
+
+#[test]
+fn messages_that_have_waited_for_room_are_served_once_there_is_some() {
+    let mut it = World::with(|config| config.limits.send_buffer_bytes_max = 4096);
+    let stream = it.open("/ws/echo");
+    let texts = [5000, 10, 5000, 20].map(|length| "c".repeat(length));
+    for each in &texts {
+        it.client.data(stream, &text(each), false);
+    }
+    it.settle();
+    assert_eq!(it.arrived(stream), texts);
+    // It is pinged as any other.
+    assert!(it.server.worker.before_wait().is_some());
+}
