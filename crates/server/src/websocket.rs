@@ -240,24 +240,20 @@ impl WebSocket {
                 }
                 Ok((count, Some(event))) => {
                     used += count;
-                    if matches!(event, Event::Close(_)) && std::mem::take(&mut has_messages) {
-                        self.run(turn, can_send_now);
+                    if matches!(event, Event::Close(_)) {
+                        self.run_if(&mut has_messages, turn, can_send_now);
                     }
                     self.control(turn, event);
                 }
                 Err(failure) => {
-                    if std::mem::take(&mut has_messages) {
-                        self.run(turn, can_send_now);
-                    }
+                    self.run_if(&mut has_messages, turn, can_send_now);
                     // It may have been found late in a long message.
                     turn.context.share.use_up();
                     self.fail(turn, failure);
                 }
             }
         };
-        if has_messages {
-            self.run(turn, can_send_now);
-        }
+        self.run_if(&mut has_messages, turn, can_send_now);
         let used = match self.state {
             State::Ended { .. } => input.len(),
             State::Open | State::Closing { .. } => used,
@@ -273,6 +269,19 @@ impl WebSocket {
     fn refuse_message<A: App>(&mut self, turn: &mut Turn<'_, A>, can_send_now: bool, bytes: usize) {
         self.run(turn, can_send_now);
         self.fail(turn, Failure::NoMemory(wire::websocket::NoMemory(bytes)));
+    }
+
+    /// Runs the application if it has received messages, which are not new to it then.
+    #[inline]
+    fn run_if<A: App>(
+        &mut self,
+        has_messages: &mut bool,
+        turn: &mut Turn<'_, A>,
+        can_send_now: bool,
+    ) {
+        if std::mem::take(has_messages) {
+            self.run(turn, can_send_now);
+        }
     }
 
     /// Runs the application, which has received messages. What it sends is written to the send buffer.
