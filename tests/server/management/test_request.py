@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from bolide.server.management.request import RefusedError, Reply, Request, check, parse, sentence
@@ -29,6 +31,9 @@ def test_a_request_is_parsed() -> None:
         (b"GET / HTTP/1.1\r\nHost : a", 400),
         (b"GET / HTTP/1.1\nHost: a", 400),
         (b"GET / HTTP/1.1\r\nHost: a\0b", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\x7fb", 400),
+        (b"GET / HTTP/1.1\r\nHost", 400),
+        (b"GET / HTTP/1.1\r\n: a", 400),
         (b"POST /stop HTTP/1.1\r\nHost: a\r\nContent-Length: 1", 413),
         (b"POST /stop HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked", 413),
     ],
@@ -37,6 +42,15 @@ def test_a_malformed_request_or_content_is_refused(head: bytes, status: int) -> 
     with pytest.raises(RefusedError) as refused:
         parse(head)
     assert refused.value.status == status
+
+
+def test_a_long_malformed_line_takes_linear_time() -> None:
+    # Linear: 20 ms. Quadratic: minutes.
+    head = b"GET / HTTP/1.1\r\nHost: a\r\nx:" + b" " * 1_000_000 + b"\x01"
+    before = time.process_time()
+    with pytest.raises(RefusedError):
+        parse(head)
+    assert time.process_time() - before < 10
 
 
 @pytest.mark.parametrize(
