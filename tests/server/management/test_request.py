@@ -81,13 +81,23 @@ def test_an_address_or_localhost_is_a_host_of_this_machine(host: str) -> None:
         "::1]",
     ],
 )
-def test_a_name_that_may_have_been_rebound_is_refused_on_loopback_only(host: str) -> None:
+def test_a_name_that_may_have_been_rebound_is_refused_at_every_tcp_address(host: str) -> None:
     request = Request("GET", "/", {"host": host})
-    with pytest.raises(RefusedError) as refused:
-        check(request, LOCAL, LOCAL)
-    assert refused.value.status == 421
-    check(request, REMOTE, "10.0.0.1")  # monitoring names the server as it wants
+    for client, server in ((LOCAL, LOCAL), (REMOTE, "10.0.0.1"), (REMOTE, "2001:db8::1")):
+        for name in ("", "shop.example"):
+            with pytest.raises(RefusedError) as refused:
+                check(request, client, server, name)
+            assert refused.value.status == 421
     check(request, "", "")  # no browser reaches a UNIX socket
+
+
+@pytest.mark.parametrize("host", ["shop.example", "Shop.Example:9000"])
+def test_the_host_of_the_option_is_accepted(host: str) -> None:
+    check(Request("GET", "/", {"host": host}), REMOTE, "10.0.0.1", "shop.EXAMPLE")
+
+
+def test_a_request_without_a_host_is_no_browsers() -> None:
+    check(Request("GET", "/", {}), REMOTE, "10.0.0.1")
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

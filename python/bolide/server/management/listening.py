@@ -62,9 +62,11 @@ class Connection:
 class Listening:
     """The listening sockets and their connections."""
 
-    def __init__(self, listeners: list[Listener], serve: Serve) -> None:
+    def __init__(self, listeners: list[Listener], serve: Serve, name: str = "") -> None:
         self._listeners = listeners
         self._serve = serve
+        self._name = name
+        """The host of the option, which clients may send as Host."""
         self._connections: list[Connection] = []
         self._selector: selectors.BaseSelector | None = None
         self._paused_until: float | None = None
@@ -186,7 +188,7 @@ class Listening:
                 raise RefusedError(431, f"a head has {HEAD_BYTES_MAX} bytes at most")
             request = parse(head)
             method = request.method
-            check(request, connection.client, connection.server)
+            check(request, connection.client, connection.server, self._name)
             reply, action = self._serve(request)
         except RefusedError as error:
             reply = sentence(error.status, str(error))

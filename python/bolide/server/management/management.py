@@ -46,6 +46,7 @@ class Management:
             ConfigError: the address is one of those, or in use.
         """
         self.tally: Tally | None = None
+        self._name = address.host if address is not None else ""
         self._listening: Listening | None = None
         self.bound: list[Listener] = []
         passed = inherited.management if inherited is not None else ()
@@ -75,7 +76,7 @@ class Management:
             if each.address.host and not is_loopback(each.address.host):
                 text = "everyone who can connect to %s can read the server's metrics and status"
                 logger.warning(text, each.address.url)
-        self._listening = Listening([*self.bound], Pages(server).serve)
+        self._listening = Listening([*self.bound], Pages(server).serve, self._name)
         self._listening.open(selector)
         logger.info("management on %s", ", ".join(each.address.url for each in self.bound))
 

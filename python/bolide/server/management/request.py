@@ -110,19 +110,23 @@ def parse(head: bytes) -> Request:
     return Request(line[1].decode(), line[2].decode().partition("?")[0], fields)
 
 
-def check(request: Request, client: str, server: str) -> None:
+def check(request: Request, client: str, server: str, name: str = "") -> None:
     """Refuse a request that a page in a browser may have caused, or a command from elsewhere.
 
     Args:
         request: the request.
         client: the IP address of the client; "" on a UNIX socket.
         server: the IP address at which it was received; "" on a UNIX socket.
+        name: the host of the option `management`.
 
     Raises:
         RefusedError: it is refused.
     """
-    if server and is_loopback(server) and not _names_this_machine(request.fields.get("host", "")):
-        raise RefusedError(421, "the Host is neither an address nor localhost")
+    host = request.fields.get("host")
+    # A browser always sends one. Some checks of health do not.
+    if server and host is not None and not _is_own(host, name):
+        text = "the Host is neither an IP address, nor localhost, nor the host of --management"
+        raise RefusedError(421, text)
     site = request.fields.get("sec-fetch-site", "none")
     if "origin" in request.fields or site not in ("none", "same-origin"):
         raise RefusedError(403, "pages of browsers are not served here")
@@ -139,10 +143,10 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
-def _names_this_machine(host: str) -> bool:
-    """Return whether a Host is an IP address or localhost, with or without a port."""
+def _is_own(host: str, own_name: str) -> bool:
+    """Return whether a Host cannot be a rebound name: an IP address, localhost, or `own_name`."""
     name = re.sub(r":[0-9]*$", "", host) if host.count(":") == 1 or "]" in host else host
-    if name.lower() == "localhost":
+    if name and name.lower() in ("localhost", own_name.lower()):
         return True
     if name.startswith("[") != name.endswith("]"):
         return False
