@@ -21,6 +21,8 @@ POLL_S = 0.1
 CLEAR = "\x1b[H\x1b[2J"
 """Starts a terminal's screen again."""
 UPDATES_MAX = 10**9
+RELOAD_TIMEOUT_S = 120.0
+"""Long enough for most applications to be imported; the reload itself goes on after that."""
 
 Command = Callable[..., None]
 
@@ -68,27 +70,48 @@ def status(management: str | None, config: str | None, as_json: bool) -> None:
 @click.command(short_help="Reload a running server, as HUP does.")
 @_with_address
 @_waiting
-def reload(management: str | None, config: str | None, wait: bool) -> None:
+@click.option(
+    "--timeout", type=TIME, default=RELOAD_TIMEOUT_S, help="Longest time to wait for the end. [2m]"
+)
+def reload(management: str | None, config: str | None, wait: bool, timeout: float) -> None:
     """Replace the workers of a running server, as the signal HUP does.
 
     It exits with 3 if the reload fails, after which the workers of before go on. The server's log
-    says why.
+    says why. It also does if the reload takes longer than the timeout, which does not stop it.
     """
     client = _client(management, config)
-    before = client.status()["reloads"]
+    before = client.status()
+    due = time.monotonic() + timeout
     client.command("reload")
-    while wait:
-        after = client.status()
-        ended = {
-            result: after["reloads"].get(result, 0) - before.get(result, 0)
-            for result in after["reloads"]
-        }
-        if ended.get("failed"):
-            raise Error("the reload has failed; the server's log says why")
-        if ended.get("completed"):
-            break
+    while wait and not _is_reloaded(before, client.status()):
+        if time.monotonic() >= due:
+            text = f"the reload has not ended within {timeout:g} s, and goes on"
+            raise Error(f"{text}; see `bolide status` and the server's log, or raise --timeout")
         time.sleep(POLL_S)
     click.echo("reloaded" if wait else "reloading")
+
+
+def _is_reloaded(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether a reload has ended since the first status.
+
+    Raises:
+        Error: it has failed, or the second status is that of another process.
+    """
+    if _process(before) != _process(after):
+        text = "another process has taken over during the reload, by an upgrade or a restart"
+        raise Error(f"{text}; the server's log says whether the reload ended")
+    counted = {
+        result: total - before["reloads"].get(result, 0)
+        for result, total in after["reloads"].items()
+    }
+    if counted.get("failed"):
+        raise Error("the reload has failed; the server's log says why")
+    return bool(counted.get("completed"))
+
+
+def _process(status: Mapping[str, Any]) -> tuple[int, float | None]:
+    """Return what no two processes have in common; in a container each may have the pid 1."""
+    return status["pid"], status.get("start_time_s")
 
 
 @click.command(short_help="Stop a running server, as TERM does.")
@@ -97,16 +120,16 @@ def reload(management: str | None, config: str | None, wait: bool) -> None:
 def stop(management: str | None, config: str | None, wait: bool) -> None:
     """Let a running server finish its requests and end, as the signal TERM does."""
     client = _client(management, config)
-    pid = client.status()["pid"]
+    process = _process(client.status())
     client.command("stop")
-    while wait and _is_there(client, pid):
+    while wait and _is_there(client, process):
         time.sleep(POLL_S)
     click.echo("stopped" if wait else "stopping")
 
 
-def _is_there(client: Client, pid: int) -> bool:
+def _is_there(client: Client, process: tuple[int, float | None]) -> bool:
     try:
-        return bool(client.status()["pid"] == pid)
+        return _process(client.status()) == process
     except UnreachableError:
         return False
 

@@ -109,6 +109,7 @@ class Pages:
         status = {
             "version": _core.__version__,
             "pid": os.getpid(),
+            "start_time_s": self._server.began_unix_s,
             "application": self._server.name(),
             "state": self._state,
             "is_reloading": workers.is_reloading,
