@@ -135,6 +135,24 @@ def test_what_is_not_believed_can_be_removed(serve: Serve, name: str) -> None:
         assert "X-A" in str(seen["fields"]).upper().replace("_", "-")
 
 
+@pytest.mark.parametrize("name", ON_INTERFACES)
+def test_what_a_trusted_peer_may_have_passed_on_is_removed(serve: Serve, name: str) -> None:
+    server = serve(name, "--untrusted-forwarded", "remove", "--h2c")  # for and proto are read
+    lines = ["X-Forwarded-Host: 1", "x-forwarded-port: 2", "X-Forwarded-Prefix: /3"]
+    with server.connect() as client:
+        seen = asked(client, CLIENT, *lines, "Forwarded: for=a")
+        judge({"id": "h1", "why": "", "said": {"client": "203.0.113.7"}}, seen)
+        kept = str(seen["fields"]).upper().replace("_", "-")
+        assert kept.count("FORWARDED") == kept.count("X-FORWARDED-FOR") == 1
+    with Client(server.connect()) as streams:
+        pairs = [tuple(part.encode() for part in line.lower().split(": ")) for line in lines]
+        pairs += [(b"x-forwarded-for", b"203.0.113.7"), (b"forwarded", b"for=a")]
+        seen = json.loads(streams.request(1, "/a", *pairs).content)  # type: ignore[arg-type]
+        judge({"id": "h2", "why": "", "said": {"client": "203.0.113.7"}}, seen)
+        kept = str(seen["fields"]).upper().replace("_", "-")
+        assert kept.count("FORWARDED") == kept.count("X-FORWARDED-FOR") == 1
+
+
 @pytest.mark.parametrize("name", ["on_native", "on_asgi"])
 def test_underscores_are_removed_from_trusted_peers_too(serve: Serve, name: str) -> None:
     server = serve(name, "--untrusted-forwarded", "remove")

@@ -243,8 +243,9 @@ class Settings:
         Choice(("keep", "remove")),
         PROXIES,
         "What the application gets of such fields from peers that are not trusted. They have no "
-        "effect either way. remove also removes those with an underscore in their names from every "
-        "request, for frameworks and middleware that read them.",
+        "effect either way. From every request, remove also removes those that forwarded_fields "
+        "does not name, and those with an underscore in their names: frameworks and middleware may "
+        "read them.",
     )
     proxy_protocol: bool = row(
         False,

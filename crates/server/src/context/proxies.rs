@@ -28,7 +28,7 @@ pub enum Untrusted {
     /// As received, since other fields are the client's word too.
     #[default]
     Keep,
-    /// Nothing.
+    /// Nothing. A field that trusted proxies are not known to set is not believed either.
     Remove,
 }
 
@@ -97,7 +97,10 @@ impl Proxies {
 
     /// Whether the application is not to get this field. In the spelling with underscores it is no proxy's.
     pub(crate) fn drops(&self, name: &[u8], is_trusted: bool) -> bool {
-        let is_dropped = |(_, spelling)| !is_trusted || spelling == wire::Spelling::Underscore;
+        let is_dropped = |(field, spelling)| {
+            let is_underscored = spelling == wire::Spelling::Underscore;
+            !is_trusted || is_underscored || !self.fields.has(field)
+        };
         self.untrusted == Untrusted::Remove && ForwardingField::of(name).is_some_and(is_dropped)
     }
 }
