@@ -68,6 +68,10 @@ def test_every_vector(server: Server, case: dict[str, Any]) -> None:
             assert seen["client"] == (None if case.get("unix") else expected), case["why"]
             # The next request is that of the same client.
             assert asked(client)["client"] == seen["client"]
+            if {"own", "unknown"} & case.keys():
+                # Only of its own requests does a trusted proxy know who sent them.
+                own = ["198.51.100.9", 0] if "own" in case else own
+                assert asked(client, "X-Forwarded-For: 198.51.100.9")["client"] == own, case["why"]
 
 
 def send(client: Connection, data: bytes) -> None:

@@ -110,6 +110,8 @@ pub(crate) struct Link {
     pub(crate) id: ConnectionId,
     pub(crate) client: Peer,
     pub(crate) server: Peer,
+    /// The requests are those of a client whose address its proxy does not know: what they say of clients is not the proxy's word.
+    pub(crate) is_of_unknown: bool,
     receiving: Receiving,
     sending: Sending,
     watch: Watch,
@@ -137,6 +139,7 @@ impl Link {
             id,
             client,
             server,
+            is_of_unknown: false,
             receiving: Receiving::Open,
             sending: Sending::Open,
             watch: Watch::None,

@@ -10,9 +10,11 @@
 //! | version 2 | result |
 //! | --- | --- |
 //! | LOCAL | the connection is the proxy's own; the rest is ignored |
-//! | PROXY of family UNSPEC | the same: the proxy does not know the addresses |
+//! | PROXY of family UNSPEC | that of a client whose addresses the proxy does not know, as with UNKNOWN of version 1 |
 //! | PROXY of AF_INET, AF_INET6, AF_UNIX with STREAM | the addresses |
 //! | any other | malformed: a stream is not of datagrams, and what is unassigned must be refused (2.2) |
+//!
+//! An address of IPv4 in the form of IPv6, which a proxy writes if the two addresses are of different families, is that of IPv4.
 //!
 //! TLVs are skipped, except that a checksum (PP2_TYPE_CRC32C) is verified, as it must be. One that exceeds the header makes it malformed.
 
@@ -33,8 +35,10 @@ const CRC32C: u8 = 3;
 /// Whose connection it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProxyHeader {
-    /// The proxy's own, as for a check of health, or unknown: the addresses are those of the connection itself.
+    /// The proxy's own, as for a check of health: the addresses are those of the connection itself.
     Own,
+    /// That of a client whose address the proxy does not know.
+    Unknown,
     /// That of a client: its address, and the one that it connected to.
     Of(SocketAddr, SocketAddr),
     /// That of a client on a UNIX socket of the proxy's machine.
@@ -104,7 +108,7 @@ fn line(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyHeaderError> 
 fn of_words(text: &str) -> Option<ProxyHeader> {
     let mut words = text.split(' ');
     let read = match words.next()? {
-        "UNKNOWN" => return (!text.contains('\r')).then_some(ProxyHeader::Own),
+        "UNKNOWN" => return (!text.contains('\r')).then_some(ProxyHeader::Unknown),
         "TCP4" => address::<Ipv4Addr>,
         "TCP6" => address::<Ipv6Addr>,
         _ => return None,
@@ -112,9 +116,14 @@ fn of_words(text: &str) -> Option<ProxyHeader> {
     let (source, destination) = (read(words.next()?)?, read(words.next()?)?);
     let (source_port, destination_port) = (port(words.next()?)?, port(words.next()?)?);
     words.next().is_none().then_some(ProxyHeader::Of(
-        SocketAddr::new(source, source_port),
-        SocketAddr::new(destination, destination_port),
+        canonical(source, source_port),
+        canonical(destination, destination_port),
     ))
+}
+
+/// An address of IPv4 in its own form, if it is one (RFC 4291 section 2.5.5.2), so that it is compared as such.
+fn canonical(address: IpAddr, port: u16) -> SocketAddr {
+    SocketAddr::new(address.to_canonical(), port)
 }
 
 fn address<A: FromStr + Into<IpAddr>>(text: &str) -> Option<IpAddr> {
@@ -160,7 +169,7 @@ fn binary(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyHeaderError
 /// The addresses at the start of what follows the fixed part, and the TLVs after them.
 fn addresses(family: u8, bytes: &[u8]) -> Option<(ProxyHeader, &[u8])> {
     match family {
-        0x00 => Some((ProxyHeader::Own, bytes)),
+        0x00 => Some((ProxyHeader::Unknown, bytes)),
         0x11 => of_internet::<4>(bytes),
         0x21 => of_internet::<16>(bytes),
         0x31 => Some((ProxyHeader::OfUnix, bytes.get(2 * 108..)?)),
@@ -177,8 +186,8 @@ where
     let (source_port, rest) = rest.split_first_chunk()?;
     let (destination_port, rest) = rest.split_first_chunk()?;
     let header = ProxyHeader::Of(
-        SocketAddr::new((*source).into(), u16::from_be_bytes(*source_port)),
-        SocketAddr::new((*destination).into(), u16::from_be_bytes(*destination_port)),
+        canonical((*source).into(), u16::from_be_bytes(*source_port)),
+        canonical((*destination).into(), u16::from_be_bytes(*destination_port)),
     );
     Some((header, rest))
 }

@@ -25,6 +25,8 @@ struct Case {
     #[serde(default)]
     own: bool,
     #[serde(default)]
+    unknown: bool,
+    #[serde(default)]
     unix: bool,
     refused: Option<String>,
 }
@@ -75,6 +77,7 @@ impl Case {
                 server.parse().expect("an address"),
             )),
             (None, None, None) if self.own => Ok(ProxyHeader::Own),
+            (None, None, None) if self.unknown => Ok(ProxyHeader::Unknown),
             (None, None, None) if self.unix => Ok(ProxyHeader::OfUnix),
             _ => panic!("{}", self.id),
         }

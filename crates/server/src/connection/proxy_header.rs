@@ -70,6 +70,7 @@ impl Connection {
     fn is_of(&mut self, header: ProxyHeader) {
         match header {
             ProxyHeader::Own => {}
+            ProxyHeader::Unknown => self.link.is_of_unknown = true,
             ProxyHeader::Of(client, server) => {
                 self.link.client = Peer::Internet(client);
                 self.link.server = Peer::Internet(server);

@@ -82,7 +82,7 @@ impl Link {
     }
 
     fn claims<'a>(&self, proxies: &Proxies, head: &RequestHead<'a>) -> Option<Claims<'a>> {
-        if !proxies.trusts(&self.client) {
+        if self.is_of_unknown || !proxies.trusts(&self.client) {
             return None;
         }
         let lines = wire::field_lines(head.field_section);
