@@ -136,6 +136,21 @@ def test_systemd_is_notified_of_each_state(start: Start, notified: socket.socket
     assert server.wait() == 0
 
 
+def test_a_reload_that_is_refused_ends_for_systemd_too(
+    start: Start, notified: socket.socket, tmp_path: Path
+) -> None:
+    config = tmp_path / "bolide.toml"
+    config.write_text("backlog = 100\n")
+    environ = {"NOTIFY_SOCKET": str(notified.getsockname())}
+    server = start("basic.py", "--config", str(config), env=environ)
+    assert notified.recv(4096).startswith(b"READY=1\n")
+    config.write_text("backlog = 'x'\n")
+    server.signal(signal.SIGHUP)
+    assert notified.recv(4096).startswith(b"RELOADING=1\n")
+    assert notified.recv(4096).startswith(b"READY=1\n")
+    server.wait_line("cannot reload: .*backlog.*; the workers that run go on$")
+
+
 def test_the_watchdog_is_notified_twice_as_often_as_it_needs(
     start: Start, notified: socket.socket
 ) -> None:

@@ -109,7 +109,6 @@ class Supervisor:
         self._exit_code = 0
         self._ends_process = False
         self._failure: Error | None = None
-        self._systemd = systemd.Notifications(os.environ)
         self._slow_from: float | None = None
         """When the first start is reported as slow."""
         self._deadline: float | None = None
@@ -119,9 +118,10 @@ class Supervisor:
         )
         self._inherited = upgrade.inherited(os.environ, settings.scheme)
         """What this process has taken over."""
+        self._systemd = systemd.Notifications(os.environ)  # with WATCHDOG_PID as corrected above
         self._pid_file = PidFile(settings.pid_file)
-        self._second_from = 0.0
-        """When a signal to stop is a second one."""
+        self._second_from: float | None = None
+        """When a signal to stop is a second one; None until there was a first one."""
         capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
@@ -313,32 +313,43 @@ class Supervisor:
         if self._deadline is not None or not self._workers.is_started:
             _ignore(signal.SIGHUP)
             return
+        self._systemd.reloading()
         try:
             job = self._job_of_now()
-        except ConfigError as error:
-            logger.error("cannot reload: %s; the workers that run go on", error)
-            if self._management.tally is not None:
-                self._management.tally.reloads["failed"] += 1
+        except (Error, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            logger.error("cannot reload: %s; the workers that run go on", why)
+            self._reload_failed()
             return
+        except Exception:
+            self._reload_failed()
+            raise
         replaced_fd = self._job.access_log_fd
-        if replaced_fd is not None and replaced_fd != job.access_log_fd:
-            os.close(replaced_fd)
         trusted_before = proxies.described(self._settings)
-        self._settings, self._certificates = job.settings, job.certificates
-        self._job = with_siblings(job)
+        self._job, self._settings, self._certificates = job, job.settings, job.certificates
+        if replaced_fd is not None:
+            os.close(replaced_fd)
+        if self._certificates is not None:  # it may be the one of before, which was read again
+            self._workers.send_certificates(self._certificates)
         logger.info("reloading: replacing %s", in_words(self._workers.count))
         if (trusted := proxies.described(self._settings)) != trusted_before:
             logger.info(trusted)
         if self._settings.preload:
             logger.info("the application is not imported again, because of preload: USR2 does that")
-        self._systemd.reloading()
         self._workers.reload(self._job)
+
+    def _reload_failed(self) -> None:
+        """Report the end of a reload that has not replaced anything."""
+        if self._management.tally is not None:
+            self._management.tally.reloads["failed"] += 1
+        self._reloaded()
 
     def _job_of_now(self) -> worker.Job:
         """Return the job with the options, certificates and access log of now.
 
         Raises:
             ConfigError: one of them is not valid.
+            OSError: the system has no descriptor or memory left.
         """
         settings = self._settings
         if self._reread is not None:
@@ -348,16 +359,24 @@ class Supervisor:
         used = self._certificates
         if used is not None and not used.serves(settings):
             used = certificates.Certificates(settings, after=used)
-        elif used is not None and used.renew():
-            self._workers.send_certificates(used)
-        logs.configure(*settings.logging)
-        return replace(
-            self._job,
-            settings=settings,
-            loop_name=loop_name,
-            access_log_fd=open_access_log(settings.access_log),
-            certificates=used,
-        )
+        access_log_fd = open_access_log(settings.access_log)
+        try:
+            job = replace(
+                self._job,
+                settings=settings,
+                loop_name=loop_name,
+                access_log_fd=access_log_fd,
+                certificates=used,
+            )
+            job = with_siblings(job)
+            logs.configure(*settings.logging)
+        except BaseException:
+            if access_log_fd is not None:
+                os.close(access_log_fd)
+            raise
+        if used is not None and used is self._certificates:
+            used.renew()
+        return job
 
     def _reopen_log(self) -> None:
         """Continue the access log in the file that has its name now, after a rotation."""
@@ -396,7 +415,7 @@ class Supervisor:
         for listeners in (self._listeners, self._redirecting):
             listeners[:] = [each.disowned() for each in listeners]
         self._management.leave()
-        self._stop()
+        self._drain()  # which is no signal: the first one may also be meant for the new process
 
     def _reloaded(self) -> None:
         """Report the end of a reload, whether the workers were replaced or not."""
@@ -475,10 +494,19 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Drain and stop; the second time, stop now."""
-        if self._deadline is not None:
-            if time.monotonic() >= self._second_from:
+        now = time.monotonic()
+        if self._second_from is not None:
+            if now >= self._second_from:
                 self._stop_now()
             return
+        self._second_from = now + ONE_STOP_S
+        if self._deadline is None:
+            self._drain()
+        else:
+            logger.info("stopping already; a second signal stops now")
+
+    def _drain(self) -> None:
+        """Let the workers finish what they have begun, and stop."""
         graceful_s = self._settings.graceful_timeout_ms / 1000
         what, left_s = "the application's startup has", graceful_s
         if self._workers.is_started:
@@ -493,7 +521,6 @@ class Supervisor:
         now = time.monotonic()
         self._systemd.stopping()
         self._deadline = now + self._settings.graceful_timeout_ms / 1000
-        self._second_from = now + ONE_STOP_S
         self._workers.stop(number)  # before anything that may fail
         self._upgrades.give_up(number)
         listener.close_all(self._listeners)

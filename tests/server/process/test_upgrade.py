@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from bolide.errors import ConfigError
 from bolide.server.process import upgrade
+from bolide.server.supervisor import ONE_STOP_S
 from support.client import Connection
 from support.server import READY, Server, Start, children, clean_environ, wait_for_end
 from support.waiting import wait_until
@@ -202,6 +204,49 @@ def test_systemd_learns_the_new_process(start: Start, upgraded: Upgrade, tmp_pat
         os.kill(pid, signal.SIGTERM)
         assert notified.recv(1000).startswith(b"STOPPING=1\n")
         assert wait_for_end(pid)
+
+
+@pytest.mark.slow
+def test_the_new_process_notifies_the_watchdog(
+    start: Start, upgraded: Upgrade, tmp_path: Path
+) -> None:
+    write(tmp_path, "old")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(tmp_path / "notify"))
+        notified.settimeout(20)
+        environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "600000000"}
+        server = start("app:app", cwd=tmp_path, env=environ)
+        assert notified.recv(1000).startswith(b"READY=1\n")
+        assert notified.recv(1000) == b"WATCHDOG=1"
+        pid = upgraded(server)
+        assert notified.recv(1000).startswith(b"RELOADING=1\n")
+        assert notified.recv(1000) == b"WATCHDOG=1"
+        assert notified.recv(1000) == f"MAINPID={pid}\nREADY=1".encode()
+
+
+@pytest.mark.slow
+def test_a_stop_of_both_processes_lets_the_old_one_drain(
+    start: Start, upgraded: Upgrade, tmp_path: Path
+) -> None:
+    write(tmp_path, "old")
+    (tmp_path / "gate").touch()
+    server = start("app:app", cwd=tmp_path)
+    with server.connect() as client:
+        client.send(b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n")
+        server.wait_line("in flight")
+        pid = upgraded(server)
+        server.wait_line("stopping: requests in flight have up to")
+        # A signal within this time would be part of the stop, so the first one comes later.
+        handed_over = time.monotonic()
+        wait_until(lambda: time.monotonic() > handed_over + 2 * ONE_STOP_S)
+        for each in (server.pid, pid):
+            os.kill(each, signal.SIGTERM)
+        server.wait_line("stopping already; a second signal stops now$")
+        assert wait_for_end(pid)
+        (tmp_path / "gate").unlink()
+        reply = client.read()
+        assert (reply.status, reply.content) == (200, b"old")
+    assert server.process.wait(timeout=20) == 0
 
 
 @pytest.mark.alone
