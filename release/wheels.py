@@ -73,7 +73,8 @@ def main() -> int:
     is_wrong = False
     for target in targets:
         add_to_rust(target)
-        for wheel in build(sources, target, arguments.python, arguments.out, pgo=arguments.pgo):
+        profile = learn(sources, target) if arguments.pgo and target.runs_here else None
+        for wheel in build(sources, target, arguments.python, arguments.out, profile):
             expected = inspection.Expected(
                 machine=target.machine,
                 libc=target.libc,
@@ -149,15 +150,48 @@ def build_sources(out: Path, repository: str, tag: str) -> Path:
     return sources
 
 
-def build(sources: Path, target: Target, pythons: list[str], out: Path, *, pgo: bool) -> list[Path]:
-    """Build a target's wheels, with what the compiler learns if they run here; return them."""
+def learn(sources: Path, target: Target) -> Path:
+    """Build a wheel that counts, let it learn (`training.py`), and return what it has counted.
+
+    It is linked without zig, which does not know the linker's option that the counters need.
+    """
+    counted = WORK / "counted"
+    words = ("build", "--release", "--locked", "--target", target.name, "--out", str(WORK))
+    interpreter = ("--interpreter", sys.executable, "--compatibility", "linux")
+    maturin(*words, *interpreter, cwd=sources, flags=f"-Cprofile-generate={counted}")
+    (wheel,) = WORK.glob("*.whl")
+    python = WORK / "venv" / "bin" / "python"
+    run(sys.executable, "-m", "venv", str(WORK / "venv"), cwd=WORK)
+    run(str(python), "-m", "pip", "install", "--quiet", str(wheel), cwd=WORK)
+    wheel.unlink()
+    run(str(python), str(ROOT / "release" / "training.py"), cwd=WORK)
+    profile = WORK / "learned.profdata"
+    raw = [str(path) for path in counted.glob("*.profraw")]
+    run(profdata(), "merge", "--output", str(profile), *raw, cwd=WORK)
+    return profile
+
+
+def profdata() -> str:
+    """Return the program that merges counts: of rustup's llvm-tools, or of the same LLVM."""
+    (lib,) = Path(run("rustc", "--print", "sysroot", cwd=ROOT).strip()).glob("lib/rustlib")
+    found = next(lib.glob("*/bin/llvm-profdata"), None) or shutil.which("llvm-profdata")
+    if found is None:
+        sys.exit("--pgo needs llvm-profdata: rustup component add llvm-tools")
+    return str(found)
+
+
+def build(
+    sources: Path, target: Target, pythons: list[str], out: Path, profile: Path | None
+) -> list[Path]:
+    """Build a target's wheels, with what the compiler has learned, if it has; return them."""
     before = {path: path.stat().st_mtime_ns for path in out.glob("*.whl")}
     wanted = [word for each in pythons for word in ("--interpreter", each)]
     compatibility = ["--zig", "--target", target.name, "--compatibility", target.policy]
     maturin(
         *("build", "--release", "--strip", "--locked", "--out", str(out)),
-        *(*compatibility, *wanted, *(["--pgo"] if pgo and target.runs_here else [])),
+        *(*compatibility, *wanted),
         cwd=sources,
+        flags=f"-Cprofile-use={profile}" if profile else "",
     )
     return [
         path for path in sorted(out.glob("*.whl")) if before.get(path) != path.stat().st_mtime_ns
@@ -173,15 +207,19 @@ def add_to_rust(target: Target) -> None:
         run("rustup", "target", "add", target.name, cwd=ROOT)
 
 
-def maturin(*words: str, cwd: Path) -> None:
-    """Run maturin in a copy of the sources, with the checkout's folder for what cargo builds."""
+def maturin(*words: str, cwd: Path, flags: str = "") -> None:
+    """Run maturin in a copy of the sources, with the checkout's folder for what cargo builds.
+
+    `flags` are for the compiler.
+    """
     cargo = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
+    remap = f"--remap-path-prefix={cargo}=/cargo --remap-path-prefix={cwd}=/bolide"
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith(STEERING)},
         # zig is found as a module of the first python3
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "CARGO_TARGET_DIR": str(ROOT / "target"),
-        "RUSTFLAGS": f"--remap-path-prefix={cargo}=/cargo --remap-path-prefix={cwd}=/bolide",
+        "RUSTFLAGS": f"{remap} {flags}".rstrip(),
     }
     command = [sys.executable, "-m", "maturin", *words]
     subprocess.run(command, cwd=cwd, env=env, check=True)
