@@ -15,6 +15,7 @@ from proxies.conftest import ON_INTERFACES, Serve, asked
 from support.client import Connection
 from support.h2 import Client
 from support.server import APPLICATIONS, Server, Start
+from support.waiting import wait_until
 from support.websocket_carriers import CARRIERS, SECURE, connect_by
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "rfc7239"
@@ -251,6 +252,7 @@ def test_a_reload_changes_who_is_trusted(start: Start, tmp_path: Path) -> None:
     server.signal(signal.SIGHUP)
     server.wait_line("no proxy is trusted: Forwarded and X-Forwarded-. are not read")
     server.wait_line("reloaded in ")
+    wait_until(lambda: len(server.workers()) == 1)  # the worker that drains may still accept
     with server.connect() as client:
         assert asked(client, CLIENT)["client"] == list(client.socket.getsockname())
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from bolide.errors import ConfigError
 
+MODE = 0o644
+"""Everybody may read it, and only its owner may write it, whatever the umask allows."""
+
 
 class PidFile:
     """The file, which is written when the server starts and removed when it ends."""
@@ -25,7 +28,10 @@ class PidFile:
             return
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            part.write_text(f"{os.getpid()}\n")
+            part.unlink(missing_ok=True)
+            fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+            with open(fd, "w") as file:
+                file.write(f"{os.getpid()}\n")
             part.replace(self._path)  # nobody reads a part of it
         except OSError as error:
             with suppress(OSError):
