@@ -43,7 +43,7 @@ def read_cases() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def server() -> Any:
-    """Serve the native application behind the PROXY protocol, one for all cases."""
+    """Start one server for all cases, which expects the PROXY protocol."""
     folder = Path(__file__).parents[1] / "applications"
     arguments = ["forwarded/on_native.py", "--port", "0", "--proxy-protocol", "--h2c"]
     running = Server(arguments, folder).wait_ready()
