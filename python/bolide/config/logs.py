@@ -1,10 +1,12 @@
-"""The types of values of the options about logs."""
+"""The options about logs, and the types of their values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from bolide import _core
+from bolide.config.option import Choice, Choices, LogFile, Number, Text
+from bolide.config.row import CORE_NUMBER_MAX, LOGGING, row
 
 FORMATS = ("combined", "json")
 
@@ -40,3 +42,75 @@ class Share:
         if not 0 <= share <= 1:
             raise ValueError("is not a share; give a number from 0 to 1, such as 0.01")
         return share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingOptions:
+    """The options about logs."""
+
+    log_level: str = row(
+        "info",
+        Choice(
+            ("debug", "info", "warning", "error", "critical"),
+            {"warn": "warning", "err": "error", "fatal": "critical"},
+        ),
+        LOGGING,
+        "Lowest level of messages that are written to standard error.",
+    )
+    log_format: str = row(
+        "text",
+        Choice(("text", "json")),
+        LOGGING,
+        "Format of messages on standard error: text, or one JSON object per line.",
+    )
+    log_config: str = row(
+        "",
+        Text("PATH", may_be_empty=True),
+        LOGGING,
+        "File that configures Python's logging: a dictionary for `logging.config.dictConfig` in "
+        "JSON, TOML or YAML (with PyYAML), by its suffix; others are INI for `fileConfig`.",
+    )
+    access_log: str = row(
+        "off",
+        LogFile(),
+        LOGGING,
+        'File to which one line per request is appended; "-" for standard output, "off" for none.',
+    )
+    access_log_format: str = row(
+        "combined",
+        LineFormat(),
+        LOGGING,
+        "Format of the access log: combined, json, or a template with fields in braces, such as "
+        "'{client} {method} {target} {status} {duration_ms}'.",
+    )
+    access_log_only: tuple[str, ...] = row(
+        (),
+        Choices(("errors", "slow")),
+        LOGGING,
+        "Requests that have a line in the access log, separated by commas: errors, with a status "
+        "from 400 on; slow, those that took at least access_log_slow_ms. Without it, all have one.",
+    )
+    access_log_slow_ms: int = row(
+        1000,
+        Number(1, CORE_NUMBER_MAX),
+        LOGGING,
+        "Duration from which on a request is slow, for `access_log_only`. A second is what users "
+        "notice.",
+        unit="milliseconds",
+    )
+    access_log_sample: float = row(
+        1.0,
+        Share(),
+        LOGGING,
+        "Share of the requests that may have a line, drawn at random: 0.01 is one of a hundred.",
+    )
+
+    @property
+    def logging(self) -> tuple[str, str, str]:
+        """The arguments of `bolide.server.logs.configure`."""
+        return self.log_level, self.log_format, self.log_config
+
+    @property
+    def has_log_file(self) -> bool:
+        """Whether the access log is a file, which may be opened again."""
+        return self.access_log not in ("off", "-")

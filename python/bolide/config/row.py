@@ -11,6 +11,8 @@ PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
 LOGGING, RESPONDING, TLS, WEBSOCKET = "Logging", "Responding", "TLS", "WebSocket"
 PROXIES = "Proxies"
+GROUPS = (APPLICATION, LISTENING, TLS, PROXIES, PROCESSES, LOGGING, RESPONDING, WEBSOCKET)
+"""In the order of the documentation; limits and timeouts follow."""
 CORE_NUMBER_MAX = 2**40
 """A tebibyte, or 35 years in milliseconds: more than anyone needs, and sums fit into 64 bits."""
 CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}

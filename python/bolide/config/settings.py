@@ -28,7 +28,6 @@ from bolide.config.option import (
     Directory,
     FileMode,
     Host,
-    LogFile,
     Number,
     OneAddress,
     Ordered,
@@ -45,8 +44,8 @@ from bolide.config.option import (
 from bolide.config.row import (
     APPLICATION,
     CORE_NUMBER_MAX,
+    GROUPS,
     LISTENING,
-    LOGGING,
     PREFIX,
     PROCESSES,
     PROXIES,
@@ -63,7 +62,7 @@ Channel = Literal["flag", "keyword"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(logs.LoggingOptions):
     """The validated value of every option."""
 
     interface: str = row(
@@ -371,62 +370,6 @@ class Settings:
         "File to which the supervisor's process id is written when it starts; it is removed at the "
         "end. After an upgrade it has that of the new process.",
     )
-    log_level: str = row(
-        "info",
-        Choice(
-            ("debug", "info", "warning", "error", "critical"),
-            {"warn": "warning", "err": "error", "fatal": "critical"},
-        ),
-        LOGGING,
-        "Lowest level of messages that are written to standard error.",
-    )
-    log_format: str = row(
-        "text",
-        Choice(("text", "json")),
-        LOGGING,
-        "Format of messages on standard error: text, or one JSON object per line.",
-    )
-    log_config: str = row(
-        "",
-        Text("PATH", may_be_empty=True),
-        LOGGING,
-        "File that configures Python's logging: a dictionary for `logging.config.dictConfig` in "
-        "JSON, TOML or YAML (with PyYAML), by its suffix; others are INI for `fileConfig`.",
-    )
-    access_log: str = row(
-        "off",
-        LogFile(),
-        LOGGING,
-        'File to which one line per request is appended; "-" for standard output, "off" for none.',
-    )
-    access_log_format: str = row(
-        "combined",
-        logs.LineFormat(),
-        LOGGING,
-        "Format of the access log: combined, json, or a template with fields in braces, such as "
-        "'{client} {method} {target} {status} {duration_ms}'.",
-    )
-    access_log_only: tuple[str, ...] = row(
-        (),
-        Choices(("errors", "slow")),
-        LOGGING,
-        "Requests that have a line in the access log, separated by commas: errors, with a status "
-        "from 400 on; slow, those that took at least access_log_slow_ms. Without it, all have one.",
-    )
-    access_log_slow_ms: int = row(
-        1000,
-        Number(1, CORE_NUMBER_MAX),
-        LOGGING,
-        "Duration from which on a request is slow, for `access_log_only`. A second is what users "
-        "notice.",
-        unit="milliseconds",
-    )
-    access_log_sample: float = row(
-        1.0,
-        logs.Share(),
-        LOGGING,
-        "Share of the requests that may have a line, drawn at random: 0.01 is one of a hundred.",
-    )
     server_header: bool = row(
         True, Switch(), RESPONDING, "Send the header field `Server: bolide` with each response."
     )
@@ -479,16 +422,6 @@ class Settings:
         return tls.pairs(self.certificate, self.key, self.key_password_file)
 
     @property
-    def logging(self) -> tuple[str, str, str]:
-        """The arguments of `bolide.server.logs.configure`."""
-        return self.log_level, self.log_format, self.log_config
-
-    @property
-    def has_log_file(self) -> bool:
-        """Whether the access log is a file, which may be opened again."""
-        return self.access_log not in ("off", "-")
-
-    @property
     def spool_path(self) -> str | None:
         """The directory of spool files; None for none."""
         if self.spool_directory == "auto":
@@ -528,6 +461,7 @@ def table() -> tuple[Option, ...]:
         for row in fields(Settings)
         if row.metadata
     ]
+    ours.sort(key=lambda option: GROUPS.index(option.group))  # those of base classes come first
     return (*ours, *(core_option(*setting) for setting in _core.settings()))
 
 
