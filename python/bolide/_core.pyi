@@ -8,6 +8,7 @@ from collections.abc import (
     Sequence,
 )
 from selectors import BaseSelector, SelectorKey
+from types import FrameType
 from typing import Any, NoReturn, Self, final
 
 from bolide._core_native import Body, FieldLines
@@ -400,7 +401,8 @@ class Server:
         `eager_tasks` (bool), `debug_log` (bool: details are logged at debug level), `tls` (a
         `TlsConfig` or None: its listeners then use TLS), `websocket_compression` ("on", "context"
         or "off"), `websocket_compression_level` (1 to 9), `websocket_origins` (a list), and for
-        WSGI `threads` and `workers` (counts).
+        WSGI `threads` and `workers` (counts). `slow_request_ms` (0: off) is the time after which
+        `slow_requests` has a request.
         """
 
     def join(self, siblings: Siblings, index: int) -> None:
@@ -416,6 +418,25 @@ class Server:
 
         Raises:
             RuntimeError: It was called inside a handler.
+        """
+
+    def slow_requests(
+        self, count_max: int
+    ) -> (
+        tuple[
+            list[tuple[str, float, bool, asyncio.Task[Any] | None, int | None]],
+            list[tuple[str, float]],
+            int,
+            dict[int, FrameType],
+        ]
+        | None
+    ):
+        """Return what is new about slow requests, at most `count_max` of them; None if nothing is.
+
+        First those that run: method and path, age in seconds, whether the loop's thread calls the
+        application for it now, its task, and the thread of a pool that runs it. Then those that
+        have ended, with the seconds they took; how many there were no room for; and the frames of
+        all threads at that moment. Any thread may call it.
         """
 
     def renew_tls(self, tls: TlsConfig) -> None:

@@ -7,6 +7,7 @@ mod lifeline;
 mod memory;
 mod proxies;
 mod siblings;
+mod slow;
 mod tls;
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -236,6 +237,11 @@ impl Server {
         Ok(())
     }
 
+    /// What is new about slow requests; None if there is nothing. Any thread may ask, also during a call.
+    fn slow_requests(&self, py: Python<'_>, count_max: usize) -> PyResult<Option<slow::News>> {
+        slow::news(py, &self.exchanges, count_max)
+    }
+
     /// The tasks of handlers that have not ended.
     fn running_tasks(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
         self.exchanges.running.all(py)
@@ -415,6 +421,8 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             config.websocket.origins = origins_of(value.extract()?);
         } else if proxies::set(&mut config.proxies, &name, &value)? {
             // One of several options about proxies.
+        } else if name == "slow_request_ms" {
+            config.slow = slow::watched(value.extract()?);
         } else if name == "debug_log" {
             config.reports_handshakes = value.is_truthy()?;
         } else if let Some(number) = config

@@ -5,6 +5,7 @@ pub(crate) mod proxies;
 pub(crate) mod record;
 pub(crate) mod refusal;
 pub(crate) mod share;
+pub(crate) mod slow;
 pub(crate) mod topics;
 pub(crate) mod websockets;
 
@@ -29,6 +30,7 @@ use crate::timeouts::Timeouts;
 use self::proxies::Proxies;
 use self::refusal::Refusals;
 use self::share::Share;
+use self::slow::Slow;
 use self::websockets::{WebSocketConfig, WebSockets};
 
 /// A send buffer that grew beyond this is freed after use.
@@ -64,7 +66,9 @@ pub(crate) struct Context {
     pub(crate) responder: Responder,
     pub(crate) log: Option<AccessLog>,
     pub(crate) metrics: Metrics,
-    /// Whether requests have a line in the log, or are counted: one check for a request of which neither is wanted.
+    /// What watches for slow requests, if something does.
+    pub(crate) slow: Option<Slow>,
+    /// Whether requests have a line in the log, are counted or watched: one check for a request of which nothing is wanted.
     pub(crate) is_recorded: bool,
     /// What handlers post.
     pub(crate) mailbox: Arc<Mailbox>,
@@ -115,6 +119,7 @@ impl Context {
             clock,
             memo: wire::SectionMemo::new(),
             responder,
+            slow: None,
             is_recorded: log.is_some(),
             metrics: Metrics::timing(log.as_ref().is_some_and(AccessLog::is_precise)),
             log,
@@ -144,18 +149,23 @@ impl Context {
     /// Replaces the access log.
     pub(crate) fn set_log(&mut self, log: Option<AccessLog>) {
         self.log = log;
-        self.time_turns();
-        self.is_recorded = self.log.is_some() || self.metrics.is_on();
+        self.records();
     }
 
     /// Counts from now on.
     pub(crate) fn measure(&mut self, metrics: Metrics) {
         self.metrics = metrics;
-        self.time_turns();
-        self.is_recorded = self.log.is_some() || self.metrics.is_on();
+        self.records();
     }
 
-    fn time_turns(&mut self) {
+    /// Watches for slow requests from now on, or does not.
+    pub(crate) fn watch(&mut self, slow: Option<Slow>) {
+        self.slow = slow;
+        self.records();
+    }
+
+    fn records(&mut self) {
+        self.is_recorded = self.log.is_some() || self.metrics.is_on() || self.slow.is_some();
         let is_precise = self.log.as_ref().is_some_and(AccessLog::is_precise);
         self.metrics.time_turns(is_precise);
     }
@@ -166,6 +176,9 @@ impl Context {
     pub(crate) fn is_only_counted(&mut self, method: wire::Method) -> bool {
         let is_only_counted = self.log.is_none();
         if is_only_counted {
+            if let Some(slow) = &self.slow {
+                slow.call_ended(200);
+            }
             self.metrics.responded(method, 200);
         }
         is_only_counted
@@ -191,7 +204,9 @@ impl Context {
         });
         let method = head.map_or(wire::Method::Other, Head::method);
         let tally = self.metrics.tally(method, status);
-        Record { line, tally }
+        let slow = self.slow.as_ref();
+        let slow = slow.and_then(|slow| slow.call_ended(status));
+        Record { line, tally, slow }
     }
 
     /// Records a request whose response is complete, or given up.

@@ -35,6 +35,7 @@ pub use app::{Abort, App, Content, Outcome, Pulled, Request};
 pub use context::metrics;
 pub use context::proxies::{Network, Proxies, Untrusted};
 pub use context::share::TURN_MS;
+pub use context::slow::{SlowNews, SlowRequest, SlowRequests};
 pub use context::websockets::{Compression, Origins, WebSocketConfig};
 pub use exchange::Unfinished;
 pub use id::ExchangeId;

@@ -39,6 +39,7 @@ use crate::context::Context;
 use crate::context::metrics::{Metrics, Refusal};
 use crate::context::proxies::Proxies;
 use crate::context::refusal::Refusals;
+use crate::context::slow::{Slow, SlowRequests};
 use crate::context::websockets::WebSocketConfig;
 use crate::exchange::Unfinished;
 use crate::id::ConnectionId;
@@ -91,6 +92,8 @@ pub struct Config {
     pub websocket: WebSocketConfig,
     /// Proxies in front of the server.
     pub proxies: Proxies,
+    /// Where requests are entered while their application has not started to respond.
+    pub slow: Option<Arc<SlowRequests>>,
 }
 
 /// A server that runs when its owner calls it, without a thread of its own.
@@ -163,6 +166,7 @@ impl<A: App> Worker<A> {
         let mut context = Context::new(settings, stamp, log, clock, mailbox);
         context.accepts_prior_knowledge = config.accepts_prior_knowledge;
         context.proxies = config.proxies;
+        context.watch(config.slow.map(Slow::new));
         context.refusals = Refusals::with_handshakes(config.reports_handshakes);
         Ok(Worker {
             app,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolide import _core
-from bolide.config.option import Choice, Choices, LogFile, Number, Text
+from bolide.config.option import Choice, Choices, LogFile, Number, Text, ZeroOr
 from bolide.config.row import CORE_NUMBER_MAX, LOGGING, row
 
 FORMATS = ("combined", "json")
@@ -103,6 +103,15 @@ class LoggingOptions:
         Share(),
         LOGGING,
         "Share of the requests that may have a line, drawn at random: 0.01 is one of a hundred.",
+    )
+    slow_request_ms: int = row(
+        0,
+        ZeroOr(1, CORE_NUMBER_MAX, "0 = off"),
+        LOGGING,
+        "Log a request whose handler has not started to respond for so long, with the Python stack "
+        "of where it is, while it runs; and again when it responds, with the time it took. At most "
+        "10 reports per second; the others are counted. 0 = never.",
+        unit="milliseconds",
     )
 
     @property

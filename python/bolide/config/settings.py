@@ -448,6 +448,7 @@ class Settings(logs.LoggingOptions):
             "websocket_compression_level": self.websocket_compression_level,
             "websocket_origins": self.websocket_origins,
             "spool_directory": self.spool_path,
+            "slow_request_ms": self.slow_request_ms,
             "threads": self.threads,
             "workers": self.workers,
         }

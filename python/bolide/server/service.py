@@ -14,6 +14,7 @@ from bolide import _core
 from bolide.errors import ConfigError
 from bolide.server import capacity, lifespan
 from bolide.server.logs import logger
+from bolide.server.process.slow_requests import SlowRequests
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
@@ -44,6 +45,7 @@ class Service:
         except ValueError as error:
             raise ConfigError(str(error)) from None
         self._backlog = settings.backlog
+        self._slow = SlowRequests(self.server, settings) if settings.slow_request_ms else None
 
     async def startup(self, *, own_selector: bool) -> None:
         """Run the application's startup.
@@ -52,10 +54,12 @@ class Service:
             StartupError: it raised.
         """
         self.server.attach(asyncio.get_running_loop(), own_selector=own_selector)
+        if self._slow is not None:
+            self._slow.watch()
         try:
             await lifespan.startup(self._app)
         except BaseException:
-            self.server.stop()
+            self._stop_server()
             raise
 
     async def listen(self, listeners: Iterable[Listener]) -> None:
@@ -69,7 +73,7 @@ class Service:
                 each.listen(self._backlog)
                 self.server.add_listener(each.socket.fileno(), self._backlog)
         except ConfigError:
-            self.server.stop()
+            self._stop_server()
             await lifespan.shutdown(self._app)
             raise
 
@@ -96,7 +100,7 @@ class Service:
     def _close(self) -> None:
         """Close what is still open, and log what did not finish."""
         connections = self.server.connections
-        refused, cut = self.server.stop()
+        refused, cut = self._stop_server()
         if connections:
             logger.warning(
                 "closing %d connection(s) that did not finish: %d request(s) without a response"
@@ -107,6 +111,12 @@ class Service:
             )
         if handlers := len(self.server.running_tasks()):
             logger.warning("cancelling %d handler(s) that did not finish", handlers)
+
+    def _stop_server(self) -> tuple[int, int]:
+        unfinished = self.server.stop()
+        if self._slow is not None:
+            self._slow.end()
+        return unfinished
 
     async def _cancel_handlers(self) -> None:
         """Cancel the handlers that have not ended, and let them react."""

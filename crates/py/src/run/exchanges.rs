@@ -10,7 +10,7 @@ use std::thread::ThreadId;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
-use server::{Command, Config, ExchangeId, Mailbox, Responder};
+use server::{Command, Config, ExchangeId, Mailbox, Responder, SlowRequests};
 
 pub(crate) use self::open::OpenExchange;
 use super::awaitable::Ready;
@@ -56,6 +56,8 @@ pub(crate) struct Exchanges {
     pub(crate) responder: LentResponder,
     pub(crate) watch: Watch,
     pub(crate) running: RunningTasks,
+    /// The requests whose applications have not started to respond, if they are watched.
+    pub(crate) slow: Option<Arc<SlowRequests>>,
     /// The server waits for the last handlers to end.
     is_draining: AtomicBool,
     pub(crate) sockets: Sockets,
@@ -89,6 +91,7 @@ impl Exchanges {
             responder: LentResponder::default(),
             watch: Watch::default(),
             running: RunningTasks::default(),
+            slow: config.slow.clone(),
             is_draining: AtomicBool::new(false),
             sockets: Sockets::default(),
             turns: Turns::default(),

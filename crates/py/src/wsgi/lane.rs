@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use net::memory::append;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use server::{Command, ExchangeId, OwnedHead, Response};
+use server::{Command, ExchangeId, OwnedHead, Response, SlowRequests};
 
 use super::call::over;
 use super::outbox::Outbox;
@@ -96,6 +96,11 @@ impl Lane {
             outbox,
             exchanges,
         }
+    }
+
+    /// Where slow requests are watched, if they are.
+    pub(super) fn slow(&self) -> Option<Arc<SlowRequests>> {
+        self.exchanges.slow.clone()
     }
 
     /// A request starts.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use server::{Command, ExchangeId, Head, HeadMemo};
+use server::{Command, ExchangeId, Head, HeadMemo, SlowRequests};
 use wire::Method;
 
 use super::blocks::{Blocks, Returned};
@@ -31,6 +31,8 @@ pub(super) struct Thread {
     contexts: Contexts,
     memo: HeadMemo,
     disconnected: Py<PyAny>,
+    /// Where slow requests are watched, and Python's number of this thread.
+    slow: Option<(Arc<SlowRequests>, u64)>,
 }
 
 impl Thread {
@@ -45,6 +47,8 @@ impl Thread {
             return Ok(None);
         };
         let constants = app.constants(py, placement)?;
+        let number = py.import("_thread")?.call_method0("get_ident")?.extract()?;
+        let slow = lane.slow().map(|slow| (slow, number));
         Ok(Some(Thread {
             app: app.app.clone_ref(py),
             pool: Arc::clone(pool),
@@ -54,6 +58,7 @@ impl Thread {
             contexts: Contexts::default(),
             memo: HeadMemo::default(),
             disconnected: app.disconnected.clone_ref(py),
+            slow,
         }))
     }
 
@@ -97,6 +102,9 @@ impl Thread {
         let Some(read) = job.head.read_with(&mut self.memo) else {
             return self.lane.post(job.id, Command::Fail);
         };
+        if let Some((slow, number)) = &self.slow {
+            slow.runs_in(job.id, *number);
+        }
         let head = read.head();
         let content = job.content.take();
         let result = self

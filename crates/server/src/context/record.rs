@@ -2,17 +2,21 @@
 
 use crate::access_log::{CLIENT_CLOSED_REQUEST, LogRecord};
 use crate::context::metrics::Tally;
+use crate::context::slow::Ticket;
 
 /// Empty if there is neither a log nor metrics, or once it was used.
 #[derive(Default)]
 pub(crate) struct Record {
     pub(crate) line: Option<Box<LogRecord>>,
     pub(crate) tally: Option<Tally>,
+    /// Held until the response starts.
+    pub(crate) slow: Option<Ticket>,
 }
 
 impl Record {
     /// The response starts.
     pub(crate) fn begin(&mut self, status: u16, content_bytes: u64) {
+        self.slow = None;
         if let Some(line) = &mut self.line {
             (line.status, line.content_bytes) = (status, content_bytes);
         }

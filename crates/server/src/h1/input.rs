@@ -296,6 +296,9 @@ impl H1 {
             .link
             .forwarded(&context.proxies, &mut context.forwarded, head);
         let request = turn.link.request(head, forwarded, (content, id));
+        if let Some(slow) = &context.slow {
+            slow.call_begins(id, request.head);
+        }
         let outcome = turn.app.call(&request, responder);
         let is_usual = responder.is_usual && outcome == Outcome::Responded;
         let is_usual = is_usual && content != Content::Later && self.queue.is_empty();

@@ -352,6 +352,9 @@ impl H2 {
         let place = &mut turn.context.forwarded;
         let forwarded = turn.link.forwarded(&turn.context.proxies, place, head);
         let request = turn.link.request(head, forwarded, (content, id));
+        if let Some(slow) = &turn.context.slow {
+            slow.call_begins(id, request.head);
+        }
         let app = &mut *turn.app;
         let called = catch_unwind(AssertUnwindSafe(|| app.call_stream(&request, responder)));
         std::mem::swap(&mut responder.frames.encoder, &mut self.encoder);
@@ -404,6 +407,7 @@ impl H2 {
         let is_failure = !settle_outcome(&mut exchange, outcome, (status, is_open, content));
         let taker = match outcome {
             Ok(Outcome::ReadContent) if content == Content::Later => {
+                exchange.record.slow = None; // it is called again, when the content is complete
                 Taker::Call(OwnedHead::of(Head::of(head)))
             }
             Ok(Outcome::Pending) => Taker::unasked(id),
