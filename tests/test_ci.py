@@ -22,7 +22,7 @@ echo "$(basename "$0")${BOLIDE_SKIP_PACKAGES+ with it} $*" >> "$CALLS"
 def test_packages_are_reported_and_can_be_skipped(
     variables: dict[str, str], user: int, installs: bool, tmp_path: Path
 ) -> None:
-    for name in ("apt-get", "make", "id"):
+    for name in ("apt-get", "make", "id", "helm"):
         program = tmp_path / name
         program.write_text(FAKE if name != "id" else f"#!/bin/sh\necho {user}\n")
         program.chmod(0o755)
@@ -32,6 +32,7 @@ def test_packages_are_reported_and_can_be_skipped(
         [RUN], env={**env, **variables}, capture_output=True, text=True, check=True
     )
     packages = "chromium wrk apache2-utils nghttp2-client hey curl nginx-light haproxy caddy"
+    packages += " postgresql strace"
     said = f"installing {packages} by apt-get (BOLIDE_SKIP_PACKAGES=1 skips it)\n"
     assert (done.stdout, done.stderr) == ("", said if installs else "")
     apt = ["apt-get -qq update", f"apt-get -qq install --yes --no-install-recommends {packages}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import threading
 from pathlib import Path
@@ -15,6 +16,27 @@ from support.server import APPLICATIONS, Start, command
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+
+SLOW = """
+import asyncio, pathlib
+import bolide
+
+app = bolide.App()
+
+async def wait_for(name):
+    while not pathlib.Path(name).exists():
+        await asyncio.sleep(0.01)
+
+@app.on_startup
+async def start():
+    await wait_for("started")
+
+@app.get("/")
+async def slow(request):
+    pathlib.Path("asked").touch()
+    await wait_for("answered")
+    return "done"
+"""
 
 
 @pytest.fixture
@@ -134,3 +156,57 @@ def test_something_else_is_recognized(tmp_path: Path) -> None:
         responding.join()
     assert (code, len(errors.splitlines())) == (3, 1)
     assert "is not a management listener of Bolide" in errors
+
+
+def test_a_check_has_an_exit_code_and_one_line(managed: Managed, tmp_path: Path) -> None:
+    env = {"BOLIDE_MANAGEMENT": place(managed)}
+    assert command("status", "--check", cwd=tmp_path, env=env) == (0, "serving\n", "")
+    code, out, errors = command("status", "--check", "--json", cwd=tmp_path, env=env)
+    assert (code, out) == (2, "")
+    assert errors == "bolide: error: --check prints one line; leave out --json\n"
+    managed.server.signal(signal.SIGTERM)
+    managed.server.wait()
+    code, out, errors = command("status", "--check", cwd=tmp_path, env=env)
+    assert (code, out) == (3, "") and errors.startswith("bolide: error: cannot reach ")
+
+
+def test_a_check_of_a_server_that_starts_or_drains_fails(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    gates = [tmp_path / name for name in ("started", "answered")]
+    managed = Managed(start, "slow.py", cwd=tmp_path, ready=False)
+    at = f"{managed.address[0]}:{managed.address[1]}"
+
+    def checked() -> tuple[int, str, str]:
+        return command("status", "--check", "--management", at, cwd=tmp_path)
+
+    refuses = f"bolide: error: {at} refuses with 503: not ready: "
+    assert checked() == (3, "", f"{refuses}starting\n")
+    gates[0].touch()
+    managed.server.wait_ready()
+    assert checked() == (0, "serving\n", "")
+    with managed.server.connect() as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        wait_until(lambda: (tmp_path / "asked").exists())
+        managed.server.signal(signal.SIGTERM)
+        managed.server.wait_line("stopping: ")
+        assert checked() == (3, "", f"{refuses}draining\n")
+        gates[1].touch()
+        assert client.read().status == 200
+    assert managed.server.wait() == 0
+
+
+def test_a_check_notices_another_program(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def respond() -> None:
+            peer, _ = listening.accept()
+            with peer:
+                peer.recv(4096)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK")
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        at = f"127.0.0.1:{listening.getsockname()[1]}"
+        code, _, errors = command("status", "--check", "--management", at, cwd=tmp_path)
+        thread.join()
+    assert code == 3 and "is not a management listener of Bolide" in errors

@@ -30,6 +30,8 @@ class Server:
     """What Python runs."""
     within: tuple[str, ...] = ()
     """The program that runs Python, if it is not run directly."""
+    fds: tuple[int, ...] = ()
+    """Descriptors that it gets besides the standard streams."""
 
     def __init__(self, arguments: list[str], cwd: Path, env: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -40,6 +42,7 @@ class Server:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            pass_fds=self.fds,
         )
         self.lines: list[str] = []
         self._arriving: queue.Queue[str | None] = queue.Queue()

@@ -13,6 +13,8 @@ from bolide.errors import Error
 TIMEOUT_S = 5.0
 CONTENT_BYTES_MAX = 16 << 20
 """Of a response; that of a server with a thousand workers has less than one."""
+READY = "serving"
+"""What `/ready` says of a server that serves."""
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared only
 """How a server that listens everywhere is reached from here."""
 
@@ -75,6 +77,18 @@ class Client:
             except ValueError:
                 raise self._stranger() from None
         return samples
+
+    def ready(self) -> str:
+        """Return the state of a server that serves requests, for a check of its health.
+
+        Raises:
+            UnreachableError: nothing responds.
+            Error: it starts or drains, or is not Bolide.
+        """
+        state = self._ask("GET", "/ready", {200}).decode(errors="replace").strip()
+        if state != READY:
+            raise self._stranger()
+        return state
 
     def command(self, name: str) -> str:
         """Have the server do something; return what it responds.

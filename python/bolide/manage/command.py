@@ -61,9 +61,16 @@ def _client(management: str | None, config: str | None) -> Client:
 @click.command(short_help="Show the workers of a running server.")
 @_with_address
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def status(management: str | None, config: str | None, as_json: bool) -> None:
+@click.option("--check", is_flag=True, help="Print one line, and exit with 3 unless it serves.")
+def status(management: str | None, config: str | None, as_json: bool, check: bool) -> None:
     """Show a running server, its workers, and the options that are not defaults."""
-    found = _client(management, config).status()
+    if as_json and check:
+        raise ConfigError("--check prints one line; leave out --json")
+    client = _client(management, config)
+    if check:
+        click.echo(client.ready())
+        return
+    found = client.status()
     click.echo(json.dumps(found, indent=2) if as_json else status_text(found))
 
 
