@@ -15,7 +15,8 @@ UNLIMITED = resource.RLIM_INFINITY
 
 
 def settings(backlog: int = 2048, connections_max: int = 1000) -> Settings:
-    return resolve({"backlog": backlog, "connections_max": connections_max}, environ={})
+    values = {"backlog": backlog, "connections_max": connections_max, "memory_max": 0}
+    return resolve(values, environ={})
 
 
 @pytest.fixture

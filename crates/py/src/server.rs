@@ -423,6 +423,8 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             // One of several options about proxies.
         } else if name == "slow_request_ms" {
             config.slow = slow::watched(value.extract()?);
+        } else if name == "memory_bytes_max" {
+            config.memory_bytes_max = value.extract()?;
         } else if name == "debug_log" {
             config.reports_handshakes = value.is_truthy()?;
         } else if let Some(number) = config

@@ -47,6 +47,17 @@ pub enum Content<'a> {
     Later,
 }
 
+impl Content<'_> {
+    /// What a handler may keep of a request with this content and a head of `head_bytes`.
+    pub(crate) fn lent_bytes(self, head_bytes: usize) -> u32 {
+        let content_bytes = match self {
+            Content::Whole(content) => content.len(),
+            Content::Later => 0,
+        };
+        u32::try_from(head_bytes.saturating_add(content_bytes)).unwrap_or(u32::MAX)
+    }
+}
+
 /// What an application did with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {

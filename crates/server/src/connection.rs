@@ -14,6 +14,7 @@
 //! applications have responded and all peers have ended, nothing is left (`tests/model/main.rs`).
 
 mod handshake;
+mod holding;
 mod preface;
 mod proxy_header;
 mod websocket;
@@ -71,8 +72,10 @@ pub(crate) struct Connection {
     is_turned_away: bool,
     /// It is in the reactor's queue of turns.
     has_turn: bool,
-    /// Bytes that the context's sum includes for it.
+    /// Bytes that it is charged for.
     accounted_bytes: usize,
+    /// Since when they are many.
+    holds_since_ms: u64,
 }
 
 /// Runs `$serve` for the protocol of a connection, whichever it is.
@@ -104,6 +107,7 @@ impl Connection {
             is_turned_away: false,
             has_turn: false,
             accounted_bytes: 0,
+            holds_since_ms: now_ms,
         }
     }
 
@@ -142,6 +146,7 @@ impl Connection {
     ) -> Fate {
         if !self.takes_input(context) {
             self.note_unread(true);
+            self.hold_back(context);
             return Fate::Open;
         }
         if let Phase::H1(h1) = &mut self.phase
@@ -569,28 +574,10 @@ impl Connection {
         self.link.update_watch(poller, is_read);
     }
 
-    /// Updates the context's sum of held bytes. Counts allocated memory, used or not.
-    #[inline]
-    pub(crate) fn account(&mut self, context: &mut Context) {
-        let held = self.link.held_bytes()
-            + match &self.phase {
-                Phase::H1(h1) => h1.held_bytes(),
-                Phase::H2(h2) => h2.held_bytes(),
-                Phase::WebSocket(websocket) => websocket.held_bytes(),
-                Phase::Preface { first, .. } => first.held_bytes(),
-                Phase::Handshake(_) | Phase::Lingering { .. } | Phase::Cutting => 0,
-            };
-        if held != self.accounted_bytes {
-            context.held_bytes -= self.accounted_bytes as u64;
-            context.held_bytes += held as u64;
-            self.accounted_bytes = held;
-        }
-    }
-
     /// Closes the socket.
     pub(crate) fn close(mut self, poller: &Poller, context: &mut Context, fate: Fate) {
         self.leave_handshake(context, HandshakeEnd::Failed);
-        context.held_bytes -= self.accounted_bytes as u64;
+        context.charge(self.accounted_bytes, 0);
         self.link.close(poller, fate);
     }
 }

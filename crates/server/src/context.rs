@@ -1,5 +1,6 @@
 //! What all connections of a worker share while they are served, apart from the application.
 
+pub(crate) mod budget;
 pub mod metrics;
 pub(crate) mod proxies;
 pub(crate) mod record;
@@ -19,7 +20,7 @@ use crate::access_log::{AccessLog, Began};
 use crate::app::forwarded::Forwarded;
 use crate::app::head::Head;
 use crate::app::shortage::{Lacking, Shortages};
-use crate::context::metrics::Metrics;
+use crate::context::metrics::{Metrics, Relieved};
 use crate::context::record::Record;
 use crate::limits::Limits;
 use crate::mailbox::Mailbox;
@@ -27,6 +28,7 @@ use crate::responder::{Responder, Stamp};
 
 use crate::timeouts::Timeouts;
 
+use self::budget::{BUDGET, Budget};
 use self::proxies::Proxies;
 use self::refusal::Refusals;
 use self::share::Share;
@@ -78,7 +80,7 @@ pub(crate) struct Context {
     /// Bytes of content passed on in this pass.
     pub(crate) content_bytes: usize,
     /// Bytes held by all connections, besides their own records.
-    pub(crate) held_bytes: u64,
+    pub(crate) budget: Budget,
     /// Expected length of a response with unknown length: that of a recent long one. Short ones are not recorded.
     pub(crate) long_response_bytes: u64,
     /// Of TLS handshakes.
@@ -127,7 +129,7 @@ impl Context {
             share: Share::default(),
             draining_since_ms: None,
             content_bytes: 0,
-            held_bytes: 0,
+            budget: Budget::new(0),
             long_response_bytes: 0,
             handshakes: HandshakePlaces::default(),
             decoded_head: Vec::new(),
@@ -155,6 +157,7 @@ impl Context {
     /// Counts from now on.
     pub(crate) fn measure(&mut self, metrics: Metrics) {
         self.metrics = metrics;
+        self.metrics.set_held_max(self.budget.bytes_max());
         self.records();
     }
 
@@ -248,6 +251,21 @@ impl Context {
             self.note_shortage(bytes);
         }
         bytes > 0
+    }
+
+    /// Charges a connection for what it holds. If the budget is exceeded, the pass ends, so that others end before more is read.
+    #[inline]
+    pub(crate) fn charge(&mut self, before: usize, after: usize) {
+        if self.budget.charge(before, after) {
+            self.content_bytes = usize::MAX;
+        }
+    }
+
+    /// The response to a request that would make the server hold more than it may.
+    #[cold]
+    pub(crate) fn budget_refusal(&mut self) -> (u16, &'static str) {
+        self.metrics.relieved(Relieved::Refused);
+        (503, BUDGET)
     }
 
     /// Records the length of a response that had to wait.

@@ -88,6 +88,8 @@ pub(crate) struct Exchange {
     /// What waits to be sent.
     pub(crate) out: Output,
     pub(crate) record: Record,
+    /// Its head and the content that it was called with, which a handler that has not responded may keep.
+    pub(crate) lent_bytes: u32,
 }
 
 impl Exchange {
@@ -101,6 +103,7 @@ impl Exchange {
             awaits_writable: false,
             out: Output::default(),
             record: Record::default(),
+            lent_bytes: 0,
         }
     }
 
@@ -223,6 +226,14 @@ impl Exchange {
 
     /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.out.held_bytes() + self.record.held_bytes()
+        self.out.held_bytes() + self.record.held_bytes() + self.lent_bytes()
+    }
+
+    /// What the handler may still have of the request.
+    fn lent_bytes(&self) -> usize {
+        match self.is_ended() {
+            true => 0,
+            false => self.lent_bytes as usize,
+        }
     }
 }

@@ -26,6 +26,7 @@
 mod content;
 mod deadlines;
 mod file;
+mod holding;
 mod input;
 mod output;
 mod queue;
@@ -45,7 +46,7 @@ use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
-use crate::link::{Broken, Fate, Link, Turn};
+use crate::link::{Broken, Fate, Turn};
 use crate::mailbox::Command;
 use crate::websocket::WebSocket;
 use crate::websocket::opening::Handshake;
@@ -255,19 +256,6 @@ impl H1 {
         reason: &str,
     ) {
         self.refuse(turn, Refused::Unread { is_head: false }, status, reason);
-    }
-
-    /// Whether the socket is to be read from.
-    #[inline]
-    pub(crate) fn takes_input(&self, link: &Link, context: &Context) -> bool {
-        match &self.reading {
-            Reading::Idle | Reading::Head => !link.is_full(),
-            Reading::Content(incoming) => incoming.takes_more(context),
-            Reading::Waiting(_)
-            | Reading::Handshake(_)
-            | Reading::Upgraded(_)
-            | Reading::Closing(_) => false,
-        }
     }
 
     /// Memory held, in bytes.

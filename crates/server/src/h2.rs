@@ -26,6 +26,7 @@ mod content;
 mod deadlines;
 mod flood;
 mod handlers;
+mod holding;
 mod input;
 mod output;
 mod priority;

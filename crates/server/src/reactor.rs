@@ -12,6 +12,8 @@ mod handshakes;
 mod interlude;
 mod mail;
 mod pass;
+mod reaping;
+mod relief;
 mod rush;
 mod timers;
 
@@ -36,7 +38,8 @@ use crate::access_log::AccessLog;
 use crate::app::App;
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::context::metrics::{Metrics, Refusal};
+use crate::context::budget::Budget;
+use crate::context::metrics::{Metrics, Refusal, Scarce};
 use crate::context::proxies::Proxies;
 use crate::context::refusal::Refusals;
 use crate::context::slow::{Slow, SlowRequests};
@@ -94,6 +97,8 @@ pub struct Config {
     pub proxies: Proxies,
     /// Where requests are entered while their application has not started to respond.
     pub slow: Option<Arc<SlowRequests>>,
+    /// Bytes that all connections of a worker may hold; 0 for any amount.
+    pub memory_bytes_max: u64,
 }
 
 /// A server that runs when its owner calls it, without a thread of its own.
@@ -115,6 +120,8 @@ pub struct Worker<A> {
     /// Connections among them that exceed the limit; they occupy no place.
     turned_away: usize,
     turned_away_max: usize,
+    /// No idle connections are searched for until then.
+    reaping_rests_until_ms: u64,
     open: Arc<AtomicUsize>,
     receive: Box<[u8]>,
     mail: Vec<Mail>,
@@ -167,6 +174,7 @@ impl<A: App> Worker<A> {
         context.accepts_prior_knowledge = config.accepts_prior_knowledge;
         context.proxies = config.proxies;
         context.watch(config.slow.map(Slow::new));
+        context.budget = Budget::new(config.memory_bytes_max);
         context.refusals = Refusals::with_handshakes(config.reports_handshakes);
         Ok(Worker {
             app,
@@ -181,6 +189,7 @@ impl<A: App> Worker<A> {
             generation: 0,
             turned_away: 0,
             turned_away_max: turned_away_max.clamp(1, TURNED_AWAY_MAX),
+            reaping_rests_until_ms: 0,
             open: Arc::default(),
             receive: vec![0; RECEIVE_BYTES.max(AHEAD_MAX * AHEAD_BYTES)].into(),
             mail: Vec::new(),
@@ -218,7 +227,7 @@ impl<A: App> Worker<A> {
     /// Bytes that all connections together hold besides their own records: input that could not be used yet, content, and responses that
     /// wait.
     pub fn held_bytes(&self) -> u64 {
-        self.context.held_bytes
+        self.context.budget.held_bytes()
     }
 
     /// How many requests there have been, whether the application was called for them or they were refused.
@@ -334,6 +343,7 @@ impl<A: App> Worker<A> {
             self.timers.wait_ms(now_ms),
             self.accepting.wait_ms(now_ms),
             reports_in_ms,
+            self.relief_wait_ms(now_ms),
         ];
         waits_ms.into_iter().flatten().min()
     }
@@ -379,7 +389,7 @@ impl<A: App> Worker<A> {
         }
         self.next_event = 0;
         let metrics = &mut self.context.metrics;
-        metrics.wait_begins(self.context.held_bytes);
+        metrics.wait_begins(self.context.budget.held_bytes());
         let waited = self.poller.wait(&mut self.events, timeout_ms);
         metrics.wait_ends();
         waited
@@ -389,7 +399,8 @@ impl<A: App> Worker<A> {
     fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
         self.context.metrics.accepted();
         let is_short = self.is_short();
-        let is_surplus = is_short || self.admitted() >= self.connections_max();
+        let is_full = !is_short && self.admitted() >= self.connections_max();
+        let is_surplus = is_short || is_full && !self.reap(Scarce::Places);
         if is_surplus {
             self.note_surplus(is_short);
             let has_place = !is_short || self.connections.len() < self.connections.capacity();

@@ -114,6 +114,8 @@ pub(crate) struct WebSocket {
     _open: OpenWebSocket,
     /// A message was written since the application was last notified that everything was sent.
     awaits_writable: bool,
+    /// At least what the application has received and not taken, if that is enough for it.
+    untaken_bytes: usize,
 }
 
 /// A longer message, or as much more of one that is incomplete, ends the turn of its connection: to decompress 64 KiB takes some 100 us, but
@@ -169,6 +171,7 @@ impl WebSocket {
             ping: None,
             subscriptions: None,
             awaits_writable: false,
+            untaken_bytes: 0,
             _open: context.metrics.websocket_opened(),
         }
     }
@@ -220,6 +223,9 @@ impl WebSocket {
                         self.appetite = turn.app.message(self.id, kind, content);
                         has_messages = true;
                         turn.context.metrics.message_received();
+                        if self.appetite == Appetite::Enough {
+                            self.untaken_bytes = bytes;
+                        }
                         if self.appetite == Appetite::NoMemory {
                             has_messages = false;
                             self.refuse_message(turn, can_send_now, bytes);
@@ -340,6 +346,7 @@ impl WebSocket {
             Command::Fail => self.close_after_failure(context),
             Command::Read => {
                 self.appetite = Appetite::More;
+                self.untaken_bytes = 0;
                 self.liveness.heard(context.clock.now_ms());
             }
             Command::Subscribe(topic) => {
@@ -529,6 +536,7 @@ impl WebSocket {
         });
         let ping = self.ping.as_ref().map_or(0, |content| content.len());
         self.receiver.held_bytes()
+            + self.untaken_bytes
             + self.outgoing.held_bytes()
             + self.coding.held_bytes()
             + subscriptions

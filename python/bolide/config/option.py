@@ -90,6 +90,23 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeOrAuto:
+    """A number of bytes of at least so many, as `Size` parses it, "auto", or 0 for off."""
+
+    least: int
+    metavar: str = "BYTES|auto"
+
+    def parse(self, value: object) -> int | str:
+        """Parse a size or "auto"."""
+        if value == "auto":
+            return "auto"
+        size = Size().parse(value)
+        if 0 < size < self.least:
+            raise ValueError(f"is too little; give at least {self.least // 2**20}M (0 = off)")
+        return size
+
+
+@dataclass(frozen=True, slots=True)
 class Count:
     """A number of processes, or "auto" for one per processor that this process may use."""
 

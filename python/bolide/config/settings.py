@@ -36,6 +36,7 @@ from bolide.config.option import (
     Paths,
     Processors,
     Size,
+    SizeOrAuto,
     SocketPath,
     Switch,
     Text,
@@ -58,6 +59,8 @@ from bolide.config.row import (
 )
 from bolide.errors import ConfigError
 
+MEMORY_MIN = 8 * 2**20
+"""Bytes. Less would not hold one long content, and what every connection needs."""
 Channel = Literal["flag", "keyword"]
 
 
@@ -350,7 +353,18 @@ class Settings(logs.LoggingOptions):
         PROCESSES,
         "Replace a worker whose resident memory is more than this, as `requests_max` does: bytes, "
         "or with a unit, as in 512M or 1.5G. It is read every second, and includes pages that "
-        "workers share. 0 = off.",
+        "workers share: for applications that leak. What clients may use is `memory_max`. 0 = off.",
+        unit="bytes",
+    )
+    memory_max: int | str = row(
+        "auto",
+        SizeOrAuto(MEMORY_MIN),
+        PROCESSES,
+        "Most memory that clients together may make a worker hold: content, requests, responses "
+        "that wait; bytes, or with a unit, as in 512M. Near it, content is not read and new "
+        "content gets 503; then those clients end that hold most for longest. The application's "
+        "own memory is not part of it, as it is of `worker_memory_max`. auto is half of what the "
+        "machine, the cgroup or ulimit allows, divided by the workers. 0 = no limit.",
         unit="bytes",
     )
     worker_timeout_ms: int = row(

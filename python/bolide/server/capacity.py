@@ -1,6 +1,6 @@
 """Limits of the machine that are below the server's own: one warning each at the start.
 
-It checks two limits; `bolide doctor` checks everything else.
+It checks three limits; `bolide doctor` checks everything else.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bolide.errors import ConfigError
+from bolide.server import memory
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
@@ -82,7 +83,7 @@ def seats(workers: int) -> int:
 
 def shortfalls(settings: Settings) -> list[str]:
     """Return a line for each limit of the settings that the machine does not allow."""
-    found = [_backlog(settings.backlog), _descriptors(settings)]
+    found = [_backlog(settings.backlog), _descriptors(settings), memory.shortfall(settings)]
     return [line for line in found if line]
 
 

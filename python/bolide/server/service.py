@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from bolide import _core
 from bolide.errors import ConfigError
-from bolide.server import capacity, lifespan
+from bolide.server import capacity, lifespan, memory
 from bolide.server.logs import logger
 from bolide.server.process.slow_requests import SlowRequests
 
@@ -39,6 +39,7 @@ class Service:
         try:
             options = settings.server_options(access_log_fd)
             options["connections_max"] = capacity.connections_max(settings)
+            options["memory_bytes_max"] = memory.budget(settings).size
             options["tls"] = tls
             options["debug_log"] = logger.getChild("error").isEnabledFor(logging.DEBUG)
             self.server = _core.Server(app.core(), options)

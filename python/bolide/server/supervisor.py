@@ -35,6 +35,7 @@ from bolide.server import (
     listener,
     logs,
     loop,
+    memory,
     stderr,
     systemd,
     worker,
@@ -445,10 +446,7 @@ class Supervisor:
         processes = f"{in_words(self._workers.count)}, pid {os.getpid()}"
         for line in capacity.shortfalls(self._settings):
             logger.warning(line)
-        logger.info(
-            "a connection can use at most %s of its worker's memory",
-            in_units(connection_bytes_max),
-        )
+        logger.info(memory.described(self._settings, connection_bytes_max))
         logger.info(proxies.described(self._settings))
         if self._inherited is not None:
             self._take_over(self._inherited)
@@ -582,13 +580,3 @@ def _ignore(number: signal.Signals) -> None:
 
 def _nothing() -> None:
     """Ignore a signal that is not ours, such as one that the application's script handles."""
-
-
-def in_units(size: int) -> str:
-    """Format a number of bytes with a unit."""
-    amount, unit = float(size), "bytes"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.3g} {unit}"

@@ -109,7 +109,8 @@ def test_handshakes_that_complete_and_that_fail(start: Start, tmp_path: Path) ->
 def test_connections_that_are_refused(start: Start) -> None:
     managed = Managed(start, "basic.py", "--connections-max", "1")
     with managed.server.connect() as client:
-        assert client.get("/").status == 200
+        client.send(b"GET /slow/60000 HTTP/1.1\r\nHost: test\r\n\r\n")
+        managed.server.wait_line("in flight")
         with managed.server.connect() as refused:
             assert refused.read().status == 503
     counted(managed, 'connections_refused_total{cause="limit"}', 1)

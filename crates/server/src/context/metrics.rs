@@ -3,235 +3,17 @@
 //! Without metrics nothing is counted. With them, a request costs two additions, and a turn of a connection two readings of the clock.
 //! [`FAMILIES`] describes every number; `python/bolide/server/management` writes them as text.
 
+mod families;
+
 use net::{Clock, Numbers, precise_ns};
 use wire::Method;
 
-/// What a family of numbers is, in the terms of OpenMetrics.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Kind {
-    /// Only grows, and stays when its worker has ended.
-    Counter,
-    /// The state of a worker, which ends with it.
-    Gauge,
-    /// Counts of values up to each bound, those beyond the last, and the sum of all values in nanoseconds.
-    Histogram(&'static [f64]),
-}
-
-/// A name and its values.
-pub type Label = (&'static str, &'static [&'static str]);
-
-/// Numbers with one name.
-#[derive(Clone, Copy, Debug)]
-pub struct Family {
-    /// Without the prefix of the server, and the suffix that its kind requires.
-    pub name: &'static str,
-    /// Its kind.
-    pub kind: Kind,
-    /// Its unit, with which the name ends; "" for a count.
-    pub unit: &'static str,
-    /// What it means.
-    pub help: &'static str,
-    /// There is a number for each combination of their values, the last label's next to each other.
-    pub labels: &'static [Label],
-    /// The index of the first number.
-    pub first: usize,
-}
-
-impl Family {
-    /// How many numbers it has.
-    pub fn count(&self) -> usize {
-        let series: usize = self.labels.iter().map(|(_, values)| values.len()).product();
-        match self.kind {
-            Kind::Histogram(bounds) => series * (bounds.len() + 2),
-            Kind::Counter | Kind::Gauge => series,
-        }
-    }
-}
-
-/// In the order of [`Method`].
-const METHODS: Label = (
-    "method",
-    &[
-        "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "other",
-    ],
-);
-const STATUSES: Label = (
-    "status",
-    &["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"],
-);
-const STATUS_OTHER: usize = 6;
-
-/// Seconds. Below a millisecond too: most calls take less.
-const DURATIONS: &[f64] = &[
-    0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
-    10.0, 30.0, 60.0,
-];
-/// Seconds. Not below the resolution of the coarse clock.
-const PAUSES: &[f64] = &[
-    0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
-];
-
-const REQUESTS: usize = 0;
-const DURATION: usize = REQUESTS + METHODS.1.len() * STATUSES.1.len();
-const PAUSE: usize = DURATION + DURATIONS.len() + 2;
-const CONNECTIONS: usize = PAUSE + PAUSES.len() + 2;
-const ACCEPTED: usize = CONNECTIONS + 1;
-const REFUSED: usize = ACCEPTED + 1;
-const RECEIVED: usize = REFUSED + 2;
-const SENT: usize = RECEIVED + 1;
-const HELD: usize = SENT + 1;
-const QUEUED: usize = HELD + 1;
-const HANDSHAKES: usize = QUEUED + 1;
-const STREAMS: usize = HANDSHAKES + 2;
-const WEBSOCKETS: usize = STREAMS + 1;
-const WEBSOCKETS_OPENED: usize = WEBSOCKETS + 1;
-const MESSAGES: usize = WEBSOCKETS_OPENED + 1;
-const LOG_DROPPED: usize = MESSAGES + 2;
-const USED: usize = LOG_DROPPED + 1;
-
-/// Requests that wait for a thread of a WSGI application. The pools of threads change it.
-pub const WAITING_REQUESTS: usize = QUEUED;
-
-/// Since when the worker has not looked for events, in milliseconds of the monotonic clock; 0 while it waits for them. Not a family: the
-/// supervisor computes what it means at the time of asking.
-pub const BUSY_SINCE_MS: usize = Numbers::COUNT - 1;
-
-/// Every number of a worker.
-pub const FAMILIES: &[Family] = &[
-    Family {
-        name: "http_requests",
-        kind: Kind::Counter,
-        unit: "",
-        help: "Requests whose responses are complete, refused ones included, by method and class of status; \
-               none: the client left before its response.",
-        labels: &[METHODS, STATUSES],
-        first: REQUESTS,
-    },
-    Family {
-        name: "http_request_duration_seconds",
-        kind: Kind::Histogram(DURATIONS),
-        unit: "seconds",
-        help: "Time from when a request's head was read until the whole response was passed on to the socket.",
-        labels: &[],
-        first: DURATION,
-    },
-    Family {
-        name: "event_loop_pause_seconds",
-        kind: Kind::Histogram(PAUSES),
-        unit: "seconds",
-        help: "Time between two looks for events, during which a worker serves, computes or blocks: how long an \
-               event may have waited.",
-        labels: &[],
-        first: PAUSE,
-    },
-    Family {
-        name: "connections",
-        kind: Kind::Gauge,
-        unit: "",
-        help: "Open connections of clients.",
-        labels: &[],
-        first: CONNECTIONS,
-    },
-    Family {
-        name: "connections_accepted",
-        kind: Kind::Counter,
-        unit: "",
-        help: "Connections that were accepted, those refused included.",
-        labels: &[],
-        first: ACCEPTED,
-    },
-    Family {
-        name: "connections_refused",
-        kind: Kind::Counter,
-        unit: "",
-        help: "Connections that were refused: limit, there were connections_max; memory, too little was left.",
-        labels: &[("cause", &["limit", "memory"])],
-        first: REFUSED,
-    },
-    Family {
-        name: "received_bytes",
-        kind: Kind::Counter,
-        unit: "bytes",
-        help: "Bytes received from clients, after TLS.",
-        labels: &[],
-        first: RECEIVED,
-    },
-    Family {
-        name: "sent_bytes",
-        kind: Kind::Counter,
-        unit: "bytes",
-        help: "Bytes passed on to the sockets of clients, before TLS.",
-        labels: &[],
-        first: SENT,
-    },
-    Family {
-        name: "held_bytes",
-        kind: Kind::Gauge,
-        unit: "bytes",
-        help: "Memory that clients make the server hold: input that cannot be used yet, content, and responses \
-               that wait.",
-        labels: &[],
-        first: HELD,
-    },
-    Family {
-        name: "wsgi_requests_waiting",
-        kind: Kind::Gauge,
-        unit: "",
-        help: "Requests that wait for a thread of a WSGI application.",
-        labels: &[],
-        first: QUEUED,
-    },
-    Family {
-        name: "tls_handshakes",
-        kind: Kind::Counter,
-        unit: "",
-        help: "TLS handshakes that have ended, by result. One is failed too if its client has left.",
-        labels: &[("result", &["completed", "failed"])],
-        first: HANDSHAKES,
-    },
-    Family {
-        name: "http2_streams",
-        kind: Kind::Counter,
-        unit: "",
-        help: "Streams that clients have opened on HTTP/2 connections, except those refused because there were too many.",
-        labels: &[],
-        first: STREAMS,
-    },
-    Family {
-        name: "websockets",
-        kind: Kind::Gauge,
-        unit: "",
-        help: "Open WebSockets, over HTTP/1.1 and HTTP/2.",
-        labels: &[],
-        first: WEBSOCKETS,
-    },
-    Family {
-        name: "websockets_opened",
-        kind: Kind::Counter,
-        unit: "",
-        help: "WebSockets that the application has accepted.",
-        labels: &[],
-        first: WEBSOCKETS_OPENED,
-    },
-    Family {
-        name: "websocket_messages",
-        kind: Kind::Counter,
-        unit: "",
-        help: "Messages of WebSockets, by direction; a published one counts for each receiver.",
-        labels: &[("direction", &["received", "sent"])],
-        first: MESSAGES,
-    },
-    Family {
-        name: "access_log_lines_dropped",
-        kind: Kind::Counter,
-        unit: "",
-        help: "Lines of the access log that were dropped, because it was slower than the requests.",
-        labels: &[],
-        first: LOG_DROPPED,
-    },
-];
-
-const _: () = assert!(USED < BUSY_SINCE_MS, "a page has room for them");
+use self::families::{
+    ACCEPTED, CONNECTIONS, DURATION, DURATIONS, HANDSHAKES, HELD, HELD_MAX, LOG_DROPPED, MESSAGES,
+    PAUSE, PAUSES, REAPED, RECEIVED, REFUSED, RELIEVED, REQUESTS, SENT, STATUS_OTHER, STATUSES,
+    STREAMS, WEBSOCKETS, WEBSOCKETS_OPENED,
+};
+pub use self::families::{BUSY_SINCE_MS, FAMILIES, Family, Kind, Label, WAITING_REQUESTS};
 
 /// What of a request is counted when its response is complete.
 #[derive(Clone, Copy, Debug)]
@@ -247,6 +29,20 @@ pub(crate) struct Tally {
 pub(crate) enum Refusal {
     Limit,
     Memory,
+}
+
+/// What was done because of the budget of memory.
+#[derive(Clone, Copy)]
+pub(crate) enum Relieved {
+    Refused,
+    Ended,
+}
+
+/// What there was none of for a new connection, so that an idle one was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scarce {
+    Places,
+    Descriptors,
 }
 
 /// How a TLS handshake ended.
@@ -392,6 +188,29 @@ impl Metrics {
         }
     }
 
+    /// Shows how much may be held.
+    pub(crate) fn set_held_max(&self, bytes: u64) {
+        if let Some(numbers) = self.numbers {
+            numbers.set(HELD_MAX, bytes);
+        }
+    }
+
+    /// Counts what was done because of the budget of memory.
+    #[cold]
+    pub(crate) fn relieved(&self, how: Relieved) {
+        if let Some(numbers) = self.numbers {
+            numbers.add(RELIEVED + how as usize, 1);
+        }
+    }
+
+    /// Counts idle connections that were closed for others.
+    #[cold]
+    pub(crate) fn reaped(&self, scarce: Scarce, count: usize) {
+        if let Some(numbers) = self.numbers {
+            numbers.add(REAPED + scarce as usize, count as u64);
+        }
+    }
+
     /// Counts a TLS handshake that has ended.
     pub(crate) fn handshake_ended(&self, how: HandshakeEnd) {
         if let Some(numbers) = self.numbers {
@@ -490,10 +309,10 @@ mod tests {
             assert_eq!(family.first, next, "{}", family.name);
             next += family.count();
         }
-        assert_eq!(next, USED);
+        assert_eq!(next, families::USED);
         let names: std::collections::HashSet<&str> = FAMILIES.iter().map(|it| it.name).collect();
         assert_eq!(names.len(), FAMILIES.len());
-        assert_eq!(METHODS.1.len(), Method::Other as usize + 1);
+        assert_eq!(families::METHODS.1.len(), Method::Other as usize + 1);
     }
 
     #[test]

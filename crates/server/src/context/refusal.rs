@@ -4,6 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use net::Peer;
 
+use super::budget::BUDGET;
 use crate::limits::Limits;
 
 /// Minimum time between two reports.
@@ -35,6 +36,14 @@ const HTTP2: u16 = 2;
 const HANDSHAKE: u16 = 3;
 /// Stands for connections without a valid header of the PROXY protocol.
 const PROXY_HEADER: u16 = 4;
+/// Stands for requests with content that the budget of memory did not allow.
+const MEMORY: u16 = 5;
+/// Stands for connections that lost what they made the server hold.
+const HOLDER: u16 = 6;
+/// Stands for idle connections that were closed for others.
+const REAPED: u16 = 7;
+/// Minimum time between two reports of the first two.
+const MEMORY_PAUSE_MS: u64 = 1000;
 /// Maximum characters of a reason that is not ours.
 const REASON_CHARACTERS_MAX: usize = 200;
 
@@ -53,6 +62,7 @@ pub(crate) struct Refusals {
     reported_ms: Option<u64>,
     tls_reported_ms: Option<u64>,
     handshake_reported_ms: Option<u64>,
+    memory_reported_ms: Option<u64>,
     /// A line for each failed handshake, if they are wanted.
     handshakes: Option<Vec<String>>,
 }
@@ -71,6 +81,8 @@ impl Refusals {
     pub(crate) fn add(&mut self, status: u16, reason: &str) {
         if reason == EXPECTS_NO_TLS {
             self.count(TLS, "");
+        } else if reason == BUDGET {
+            self.count(MEMORY, "");
         } else if REPORTED.contains(&status) {
             self.count(status, reason);
         }
@@ -117,6 +129,18 @@ impl Refusals {
         self.count(PROXY_HEADER, &reason);
     }
 
+    /// Counts a connection that lost what it made the server hold.
+    #[cold]
+    pub(crate) fn add_holder(&mut self, reason: &str) {
+        self.count(HOLDER, reason);
+    }
+
+    /// Counts idle connections that were closed because of `reason`.
+    #[cold]
+    pub(crate) fn add_reaped(&mut self, count: usize, reason: &str) {
+        (0..count).for_each(|_| self.count(REAPED, reason));
+    }
+
     fn count(&mut self, status: u16, reason: &str) {
         match self.since.iter_mut().find(|known| known.status == status) {
             Some(known) => {
@@ -156,6 +180,7 @@ impl Refusals {
         match status {
             TLS => left_ms(self.tls_reported_ms, TLS_PAUSE_MS),
             HANDSHAKE => left_ms(self.handshake_reported_ms, TLS_PAUSE_MS),
+            MEMORY | HOLDER => left_ms(self.memory_reported_ms, MEMORY_PAUSE_MS),
             _ => left_ms(self.reported_ms, PAUSE_MS),
         }
     }
@@ -172,10 +197,11 @@ impl Refusals {
     /// Takes the lines that are to be reported now.
     #[cold]
     pub(crate) fn take(&mut self, now_ms: u64, limits: &Limits) -> Vec<String> {
-        let are_due = [TLS, HANDSHAKE].map(|status| self.pause_ms(status, now_ms) == 0);
+        let are_due = [TLS, HANDSHAKE, MEMORY].map(|status| self.pause_ms(status, now_ms) == 0);
         let is_due = |refusal: &mut Refusal| match refusal.status {
             TLS => are_due[0],
             HANDSHAKE => are_due[1],
+            MEMORY | HOLDER => are_due[2],
             _ => true,
         };
         let taken: Vec<Refusal> = self.since.extract_if(.., is_due).collect();
@@ -183,6 +209,7 @@ impl Refusals {
             match refusal.status {
                 TLS => self.tls_reported_ms = Some(now_ms),
                 HANDSHAKE => self.handshake_reported_ms = Some(now_ms),
+                MEMORY | HOLDER => self.memory_reported_ms = Some(now_ms),
                 _ => {}
             }
         }
@@ -200,6 +227,26 @@ fn address(client: &Peer) -> String {
 }
 
 impl Refusal {
+    /// The line, if it is about a shortage of memory or places.
+    fn line_of_shortage(&self, plural: &str) -> Option<String> {
+        let Refusal {
+            status,
+            count,
+            reason,
+        } = self;
+        let line = match *status {
+            MEMORY => format!(
+                "refused {count} request{plural} with content with 503: clients hold nearly memory_max"
+            ),
+            HOLDER => {
+                format!("ended {count} connection{plural} that held most for longest: {reason}")
+            }
+            REAPED => format!("closed {count} idle connection{plural} for new ones: {reason}"),
+            _ => return None,
+        };
+        Some(line)
+    }
+
     fn line(&self, limits: &Limits) -> String {
         let (status, count) = (self.status, self.count);
         let (plural, were) = if count == 1 {
@@ -229,6 +276,9 @@ impl Refusal {
             return format!(
                 "closed {count} connection{plural} without a valid PROXY header, the last of {reason} (see --proxy-protocol)"
             );
+        }
+        if let Some(line) = self.line_of_shortage(plural) {
+            return line;
         }
         if status == HTTP2 {
             let reason = &self.reason;
@@ -323,6 +373,28 @@ mod tests {
                 "2 requests asked for WebSocket, which the application does not serve, and were served as plain HTTP"
             ]
         );
+    }
+
+    #[test]
+    fn what_memory_requires_is_reported_every_second() {
+        let limits = Limits::default();
+        let mut refusals = Refusals::default();
+        refusals.add(503, BUDGET);
+        refusals.add_holder("1 MiB");
+        assert_eq!(refusals.wait_ms(0), Some(0));
+        let lines = [
+            "refused 1 request with content with 503: clients hold nearly memory_max",
+            "ended 1 connection that held most for longest: 1 MiB",
+        ];
+        assert_eq!(refusals.take(0, &limits), lines);
+        refusals.add(503, BUDGET);
+        refusals.add(503, BUDGET);
+        assert_eq!(refusals.wait_ms(100), Some(MEMORY_PAUSE_MS - 100));
+        let line = "refused 2 requests with content with 503: clients hold nearly memory_max";
+        assert_eq!(refusals.take(MEMORY_PAUSE_MS, &limits), [line]);
+        refusals.add_reaped(3, "connections_max are open");
+        let line = "closed 3 idle connections for new ones: connections_max are open";
+        assert_eq!(refusals.take(2 * PAUSE_MS, &limits), [line]);
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub(crate) struct Inbound {
     pace: Pace,
     /// Bytes of the next part that have been counted for the pace, before the part is complete.
     arriving_bytes: u64,
+    /// Bytes in the memory of a handler that has not asked for them.
+    ahead_bytes: usize,
 }
 
 impl Taker {
@@ -127,6 +129,7 @@ impl Inbound {
             discarded_since_ms: context.clock.now_ms(),
             pace: Pace::new(context.timeouts.body_grace_ms),
             arriving_bytes: 0,
+            ahead_bytes: 0,
         };
         inbound.update_pace(context);
         inbound
@@ -149,6 +152,25 @@ impl Inbound {
             Taker::Call(_) | Taker::Nobody => true,
         };
         is_wanted && !self.is_complete && !self.is_withheld
+    }
+
+    /// Whether more of it is read while the budget is nearly used up, although up to `rest_bytes` may follow.
+    #[cold]
+    pub(crate) fn is_admitted(&self, rest_bytes: u64, context: &Context) -> bool {
+        match self.taker {
+            Taker::Nobody => true,
+            // It goes to its handler, which may finish, and is not held.
+            Taker::Exchange { demand, .. } => demand == Demand::Wanted,
+            Taker::Start(_) | Taker::Call(_) => {
+                let room_bytes = self.held.capacity() - self.held.len();
+                rest_bytes <= room_bytes as u64 || context.budget.admits(rest_bytes)
+            }
+        }
+    }
+
+    /// Whether it waits until this side has room for it.
+    pub(crate) fn is_withheld(&self) -> bool {
+        self.is_withheld
     }
 
     /// The peer may send, or has to wait until the server opens its window.
@@ -218,7 +240,7 @@ impl Inbound {
             Taker::Start(head) | Taker::Call(head) => head.held_bytes(),
             Taker::Exchange { .. } | Taker::Nobody => 0,
         };
-        self.held.capacity() + head + size_of::<Inbound>()
+        self.held.capacity() + self.ahead_bytes + head + size_of::<Inbound>()
     }
 
     /// When the minimum rate is missed if nothing more arrives.
@@ -334,6 +356,9 @@ impl Inbound {
                     (true, bytes)
                 }
             };
+            if handed == Handed::Ahead {
+                self.ahead_bytes = bytes;
+            }
             if !is_taken {
                 handed = Handed::Refused;
             }
@@ -385,6 +410,7 @@ impl Inbound {
             Taker::Exchange { id, demand } if *id == asker => *demand = Demand::Wanted,
             _ => return false,
         }
+        self.ahead_bytes = 0;
         self.update_pace(context);
         true
     }
@@ -393,6 +419,7 @@ impl Inbound {
     pub(crate) fn release(&mut self, context: &Context) {
         self.taker = Taker::Nobody;
         self.held = Vec::new();
+        self.ahead_bytes = 0;
         self.discarded_since_ms = context.clock.now_ms();
         self.update_pace(context);
     }

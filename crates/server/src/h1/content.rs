@@ -91,6 +91,13 @@ impl Incoming {
         self.inbound.takes_more(context)
     }
 
+    /// How much may follow.
+    pub(super) fn rest_bytes(&self, context: &Context) -> u64 {
+        let limit = context.limits.body_bytes_max;
+        let most = limit.saturating_sub(self.inbound.total_bytes());
+        self.decoder.remaining().unwrap_or(most)
+    }
+
     pub(super) fn held_bytes(&self) -> usize {
         self.inbound.held_bytes() + size_of::<Incoming>() - size_of::<Inbound>()
     }

@@ -241,7 +241,7 @@ impl H1 {
             self.refuse(turn, Refused::Head(head), 503, NO_MEMORY);
             return after.len();
         }
-        if head.asks_websocket && self.handshake(turn, head) {
+        if head.asks_websocket && (self.is_pressed(turn, head) || self.handshake(turn, head)) {
             return 0;
         }
         match head.body_length {
@@ -258,16 +258,23 @@ impl H1 {
                     self.call(turn, head, Content::Whole(content));
                     content.len()
                 }
-                None => {
-                    self.call(turn, head, Content::Later);
-                    0
-                }
+                None => self.begin_with_content(turn, head),
             },
-            BodyLength::Chunked => {
-                self.call(turn, head, Content::Later);
-                0
-            }
+            BodyLength::Chunked => self.begin_with_content(turn, head),
         }
+    }
+
+    /// Passes a request on whose content has not arrived, unless that may not be held.
+    #[inline]
+    fn begin_with_content<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        head: &RequestHead<'_>,
+    ) -> usize {
+        if !self.is_pressed(turn, head) {
+            self.call(turn, head, Content::Later);
+        }
+        0
     }
 
     #[inline]
@@ -340,6 +347,7 @@ impl H1 {
         let queued = Queued {
             exchange: Exchange {
                 out: Output::new(taken.unwrap_or_default()),
+                lent_bytes: content.lent_bytes(head.consumed),
                 record: self.record(turn, began_ms, Some(head), (status, content_bytes)),
                 ..Exchange::new(id, turn.now_ms())
             },

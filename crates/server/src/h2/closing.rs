@@ -100,7 +100,7 @@ impl H2 {
         self.leaving = Leaving::Final { last };
     }
 
-    fn stop_reading(&mut self) {
+    pub(super) fn stop_reading(&mut self) {
         self.reading = Reading::Closing;
         self.input = Vec::new();
         self.waits_for_turn = false;

@@ -341,7 +341,11 @@ impl H2 {
         let held = |stream: &Stream| stream.inbound.as_ref().map_or(0, |it| it.waiting_bytes());
         let is_oldest = !self.streams.iter().take(index).any(|it| is_for_call(&it));
         let held_bytes: usize = self.streams.iter().filter(is_for_call).map(held).sum();
-        if is_oldest || held_bytes <= CALLS_BYTES_MAX {
+        let is_admitted = self
+            .streams
+            .get(index)
+            .is_none_or(|it| it.is_admitted(turn.context));
+        if is_admitted && (is_oldest || held_bytes <= CALLS_BYTES_MAX) {
             if let Some(stream) = self.streams.get_mut(index) {
                 stream.receive_window.stop_withholding();
             }
@@ -356,13 +360,14 @@ impl H2 {
     }
 
     /// A stream whose content was held is gone: the oldest of those that wait may send.
-    pub(super) fn give_oldest_window<A: App>(&mut self, turn: &Turn<'_, A>) {
+    pub(crate) fn give_oldest_window<A: App>(&mut self, turn: &Turn<'_, A>) {
         let oldest = self.streams.iter_mut().find(|stream| {
             let inbound = stream.inbound.as_ref();
             inbound.is_some_and(|inbound| inbound.is_collected())
         });
         if let Some(stream) = oldest
             && stream.state.takes_content()
+            && stream.is_admitted(turn.context)
             && let Some(increment) = stream.receive_window.give()
         {
             frame::push_window_update(&mut self.frames, stream.id, increment);
@@ -387,7 +392,7 @@ impl H2 {
 
     /// Content of a stream is not held any more. If no other stream is ahead of its handler, this one may be.
     pub(super) fn give_stream_window(&mut self, index: usize, bytes: u32, context: &Context) {
-        let is_free = self.is_nobody_ahead(context);
+        let is_free = self.is_nobody_ahead(context) && !context.budget.is_pressed();
         if let Some(stream) = self.streams.get_mut(index)
             && stream.inbound.is_some()
             && stream.state.takes_content()

@@ -11,6 +11,7 @@ use wire::{BodyLength, RequestHead};
 
 use super::handlers::guarded;
 use super::input::compression;
+use super::start::owed_bytes;
 use super::stream::{Encoding, Stream};
 use super::{H2, Leaving};
 use crate::app::head::{Head, OwnedHead};
@@ -239,6 +240,11 @@ impl H2 {
                     self.call(turn, whole, head, Content::Whole(content));
                     Ok(used)
                 }
+                None if turn.context.budget.is_pressed() => {
+                    let refusal = turn.context.budget_refusal();
+                    self.refuse(turn, new, Known::Head(head), refusal);
+                    Ok(0)
+                }
                 None => {
                     self.call(turn, new, head, Content::Later);
                     Ok(0)
@@ -401,6 +407,7 @@ impl H2 {
         let written = std::mem::take(&mut frames.content);
         let mut exchange = Exchange {
             out: Output::new(written),
+            lent_bytes: content.lent_bytes(head.consumed),
             record: record(turn, Some(head), (status, sent_bytes)),
             ..Exchange::new(id, turn.context.clock.tick())
         };
@@ -585,13 +592,4 @@ pub(super) fn record<A: App>(
     sent: (u16, u64),
 ) -> Record {
     turn.record(turn.now_ms(), head, sent)
-}
-
-/// The announced length of the content; `None` if it ends with its stream.
-pub(super) fn owed_bytes(head: &RequestHead<'_>) -> Option<u64> {
-    match head.body_length {
-        BodyLength::Known(length) => Some(length),
-        BodyLength::None => Some(0),
-        BodyLength::Chunked => None,
-    }
 }

@@ -7,11 +7,11 @@
 //! window of its stream.
 
 use net::memory::is_short;
-use wire::RequestHead;
 use wire::h2::{ErrorCode, ReceiveWindow, State, Violation, frame};
+use wire::{BodyLength, RequestHead};
 
 use super::H2;
-use super::request::{New, owed_bytes, record};
+use super::request::{New, record};
 use super::stream::{Encoding, Stream};
 use crate::app::head::{Head, OwnedHead, ReadHead};
 use crate::app::{App, Content};
@@ -200,5 +200,14 @@ impl H2 {
             true => ReceiveWindow::new(size),
             false => ReceiveWindow::granted(size, size.max(wire::h2::settings::WINDOW_BYTES)),
         }
+    }
+}
+
+/// The announced length of the content; `None` if it ends with its stream.
+pub(super) fn owed_bytes(head: &RequestHead<'_>) -> Option<u64> {
+    match head.body_length {
+        BodyLength::Known(length) => Some(length),
+        BodyLength::None => Some(0),
+        BodyLength::Chunked => None,
     }
 }

@@ -91,6 +91,10 @@ impl H2 {
         if new.is_last || head.body_length != BodyLength::Chunked {
             return Err(Refused::new(400, HAS_CONTENT));
         }
+        if turn.context.budget.is_pressed() {
+            let (status, reason) = turn.context.budget_refusal();
+            return Err(Refused::new(status, reason));
+        }
         check_h2(head, &turn.context.websockets)
     }
 

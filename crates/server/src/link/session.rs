@@ -31,6 +31,11 @@ impl Link {
         }
     }
 
+    /// Whether the peer has sent something that was not read.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.transport.unread_bytes() > 0
+    }
+
     /// Whether input was read from the socket that [`Link::receive`] has not returned: no event reports it.
     #[inline]
     pub(crate) fn has_buffered(&self) -> bool {

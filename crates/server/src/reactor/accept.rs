@@ -19,6 +19,7 @@ use net::{
 use super::rush::Rush;
 use super::{ASKED, LISTENER, Worker};
 use crate::app::App;
+use crate::context::metrics::Scarce;
 
 /// Handshakes waiting for their next steps from which clients that use TLS are held off: some tenths of a second of work. Fewer if a worker has few
 /// connections (half of them), so that those of other listeners have room.
@@ -356,6 +357,7 @@ impl<A: App> Worker<A> {
                 }
                 Accepted::None => return Ended::Empty,
                 Accepted::Lost => slot.drained_max -= usize::from(is_draining),
+                Accepted::Exhausted(_) if self.reap(Scarce::Descriptors) => {}
                 Accepted::Exhausted(_) => {
                     self.exhausted();
                     return Ended::Rests;

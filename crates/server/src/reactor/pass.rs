@@ -64,6 +64,9 @@ impl<A: App> Worker<A> {
         if self.timers.is_due(waited_ms) && self.has_read_all() {
             self.expire(waited_ms);
         }
+        if self.context.budget.is_pressed() {
+            self.relieve();
+        }
         if self.accepting.is_holding_off() {
             self.end_holding_off();
         }
@@ -73,6 +76,8 @@ impl<A: App> Worker<A> {
         if !self.turns.is_empty() {
             self.leave_output();
         }
+        #[cfg(debug_assertions)]
+        self.check_sum();
         is_foreign_ready
     }
 

@@ -2,10 +2,12 @@
 
 use net::Received;
 use net::memory::append;
+use wire::websocket::CloseCode;
 
 use super::{Ending, Pause, STOPPING, WebSocket};
 use crate::app::App;
 use crate::context::Context;
+use crate::context::budget::BUDGET;
 use crate::exchange::Unfinished;
 use crate::id::ExchangeId;
 use crate::link::{Broken, Delivery, Fate, Link, Turn};
@@ -237,6 +239,18 @@ impl Upgraded {
             && !self.waits_for_turn
             && (!link.is_full()
                 || self.unsent_bytes(link) as u64 <= context.limits.send_buffer_bytes_max)
+            && (!context.budget.is_pressed() || self.is_admitted(context))
+    }
+
+    /// Whether more is read while the budget is nearly used up: a message that has begun if it may be long only if there is room.
+    #[cold]
+    fn is_admitted(&self, context: &Context) -> bool {
+        let begun_bytes = self.websocket.message_bytes() as u64;
+        let message_bytes_max = context.limits.websocket_message_bytes_max;
+        begun_bytes == 0
+            || context
+                .budget
+                .admits(message_bytes_max.saturating_sub(begun_bytes))
     }
 
     /// How many bytes wait for the socket.
@@ -292,6 +306,22 @@ impl Upgraded {
         if is_due && !self.websocket.expire(turn) {
             return Fate::Close;
         }
+        self.settle(turn)
+    }
+
+    /// Whether it is the peer that makes it hold memory: by sending a part of a message, or by not reading.
+    pub(crate) fn is_held_by_peer(&self, link: &Link) -> bool {
+        self.websocket.message_bytes() > 0 || self.websocket.has_unsent() || link.is_full()
+    }
+
+    /// Ends it because of what it makes the server hold.
+    #[cold]
+    pub(crate) fn end_holding<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        if turn.link.is_full() || self.websocket.has_unsent() {
+            return self.abandon(turn);
+        }
+        let code = CloseCode::TRY_AGAIN_LATER;
+        self.websocket.cut_off(turn, code, BUDGET);
         self.settle(turn)
     }
 

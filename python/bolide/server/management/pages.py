@@ -34,6 +34,7 @@ STATES = ("starting", "serving", "draining")
 RESULTS = ("completed", "failed")
 REQUESTS = f"{PREFIX}http_requests"
 CONNECTIONS = f"{PREFIX}connections"
+HELD, HELD_MAX = f"{PREFIX}held_bytes", f"{PREFIX}held_max_bytes"
 Action = Callable[[], None]
 Number = int | float
 
@@ -199,6 +200,8 @@ def described(each: Worker) -> dict[str, Any]:
         "rss_bytes": rss_bytes(each.child.pid),
         "requests": sum(numbers[REQUESTS][1]) if numbers else 0,
         "connections": numbers[CONNECTIONS][1][0] if numbers else 0,
+        "held_bytes": numbers[HELD][1][0] if numbers else 0,
+        "held_bytes_max": numbers[HELD_MAX][1][0] if numbers else 0,
         "busy_s": round(busy_s(each), 3),
     }
 

@@ -1,0 +1,146 @@
+//! What a connection holds for its peer: what it is charged for that, what waits while the budget is nearly used up, and how it ends then.
+//!
+//! A connection is charged after each of its turns for what its buffers have allocated, used or not. That is computed from the buffers, so moving
+//! or dropping one needs no entry.
+
+use super::{Connection, Phase};
+use crate::app::App;
+use crate::context::Context;
+use crate::context::budget::HOLDER_BYTES_MIN;
+use crate::link::{Delivery, Fate, Turn};
+
+impl Connection {
+    /// Memory held, in bytes, besides its own record.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.link.held_bytes()
+            + match &self.phase {
+                Phase::H1(h1) => h1.held_bytes(),
+                Phase::H2(h2) => h2.held_bytes(),
+                Phase::WebSocket(websocket) => websocket.held_bytes(),
+                Phase::Preface { first, .. } => first.held_bytes(),
+                Phase::Handshake(_) | Phase::Lingering { .. } | Phase::Cutting => 0,
+            }
+    }
+
+    /// Charges it for what it holds now.
+    #[inline]
+    pub(crate) fn account(&mut self, context: &mut Context) {
+        let held = self.held_bytes();
+        if held != self.accounted_bytes {
+            self.charge(context, held);
+        }
+    }
+
+    fn charge(&mut self, context: &mut Context, held: usize) {
+        let before = std::mem::replace(&mut self.accounted_bytes, held);
+        context.charge(before, held);
+        if before < HOLDER_BYTES_MIN && held >= HOLDER_BYTES_MIN {
+            self.holds_since_ms = context.clock.now_ms();
+        }
+        if context.budget.is_pressed() {
+            self.hold_back(context);
+        }
+    }
+
+    /// What it is charged for.
+    pub(crate) fn accounted_bytes(&self) -> usize {
+        self.accounted_bytes
+    }
+
+    /// Content that may not be read now does not have to arrive in time.
+    pub(super) fn hold_back(&mut self, context: &Context) {
+        if let Phase::H1(h1) = &mut self.phase {
+            h1.hold_back(context);
+        }
+    }
+
+    /// Whether something waits until more may be held.
+    pub(crate) fn is_held_back(&self) -> bool {
+        match &self.phase {
+            Phase::H1(h1) => h1.is_held_back(),
+            Phase::H2(h2) => h2.is_held_back(),
+            Phase::WebSocket(upgraded) => upgraded.websocket.message_bytes() > 0,
+            Phase::Handshake(_)
+            | Phase::Preface { .. }
+            | Phase::Lingering { .. }
+            | Phase::Cutting => false,
+        }
+    }
+
+    /// Continues what waited, as far as it is admitted now.
+    pub(crate) fn release<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        let link = &mut self.link;
+        match &mut self.phase {
+            Phase::H1(h1) => h1.hold_back(context),
+            Phase::H2(h2) => h2.give_oldest_window(&Turn { link, context, app }),
+            _ => {}
+        }
+        self.settle(context, app)
+    }
+
+    /// How much it holds, times how long: who has most of that ends first. `None` if it is not its peer that makes it hold that, but an
+    /// application that works.
+    pub(crate) fn burden(&self, now_ms: u64) -> Option<u64> {
+        let is_of_peer = match &self.phase {
+            Phase::H1(h1) => h1.is_held_by_peer(&self.link),
+            Phase::H2(h2) => h2.is_held_by_peer(&self.link),
+            Phase::WebSocket(upgraded) => upgraded.is_held_by_peer(&self.link),
+            Phase::Lingering { .. } | Phase::Cutting => self.link.is_full(),
+            Phase::Handshake(_) | Phase::Preface { .. } => false,
+        };
+        let age_ms = match self.accounted_bytes >= HOLDER_BYTES_MIN {
+            true => now_ms.saturating_sub(self.holds_since_ms),
+            false => 0,
+        };
+        let burden = (self.accounted_bytes as u64).saturating_mul(age_ms.saturating_add(1));
+        (is_of_peer && self.accounted_bytes > 0).then_some(burden)
+    }
+
+    /// Ends what its peer makes it hold: content that is being received gets 503, a response that is not read is truncated.
+    #[cold]
+    pub(crate) fn end_holding<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        let link = &mut self.link;
+        let turn = &mut Turn { link, context, app };
+        let fate = match &mut self.phase {
+            Phase::H1(h1) => h1.end_holding(turn),
+            Phase::H2(h2) => h2.end_holding(turn),
+            Phase::WebSocket(upgraded) => upgraded.end_holding(turn),
+            Phase::Handshake(_)
+            | Phase::Preface { .. }
+            | Phase::Lingering { .. }
+            | Phase::Cutting => Fate::Reset,
+        };
+        self.conclude(context, app, fate)
+    }
+
+    /// Since when it has waited for a request, if it does.
+    pub(crate) fn idle_since_ms(&self) -> Option<u64> {
+        if self.is_turned_away || self.link.is_full() || self.link.is_arriving() {
+            return None;
+        }
+        match &self.phase {
+            Phase::H1(h1) => h1.idle_since_ms(),
+            Phase::H2(h2) => h2.idle_since_ms(),
+            Phase::Preface { since_ms, first } => (first.held_bytes() == 0).then_some(*since_ms),
+            _ => None,
+        }
+    }
+
+    /// Closes an idle connection whose place is needed. It stays open if a request has arrived, or the client has not received everything.
+    #[cold]
+    pub(crate) fn reap<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        let is_idle = self.idle_since_ms().is_some() && !self.link.has_buffered();
+        let is_silent = is_idle && !self.link.has_unread();
+        if !is_silent || self.link.check_delivery(context) != Delivery::Complete {
+            return Fate::Open;
+        }
+        if let Phase::H2(h2) = &mut self.phase {
+            let link = &mut self.link;
+            let turn = &mut Turn { link, context, app };
+            h2.leave_idle(turn);
+            return self.settle(context, app);
+        }
+        self.conclude(context, app, Fate::End { has_unread: false })
+    }
+}

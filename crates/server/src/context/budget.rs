@@ -1,0 +1,271 @@
+//! How much memory the peers of one worker may make it hold, and what that means now.
+//!
+//! The sum is exact: after each turn a connection is charged what its buffers have allocated ([`crate::connection::Connection::account`]), so no
+//! buffer can be forgotten on its way from one place to another.
+//!
+//! | pressure | from | until | content |
+//! | --- | --- | --- | --- |
+//! | `None` | | the high mark | is read |
+//! | `High` | the high mark | the low mark | new requests with content get 503; of those that have started, what fits easily is read |
+//! | `Over` | the budget | the high mark, or less | the same, and holders end ([`crate::reactor`]) |
+
+/// The high mark: this much of the budget, in sixteenths.
+const HIGH_SIXTEENTHS: u64 = 13;
+/// The low mark. Lower, so that what was held back is not held back again at once.
+const LOW_SIXTEENTHS: u64 = 11;
+/// Content is read under pressure if the rest of it takes at most one of so many parts of what is left: several are read at the same time. Each
+/// check that finds pressure halves it, so that one can finish at last.
+const PARTS_LEFT: u64 = 4;
+/// How long pressure may last before holders end, although the budget is not exceeded.
+const PATIENCE_MS: u64 = 5000;
+/// How often is checked under pressure what may continue, and what ends.
+const CHECK_MS: u64 = 250;
+/// How long ends are not tried again after none was possible.
+const REST_MS: u64 = 50;
+/// A connection that holds less is not worth looking at when it began to.
+pub(crate) const HOLDER_BYTES_MIN: usize = 16 * 1024;
+
+/// The content of a 503 for a request that the budget does not allow.
+pub(crate) const BUDGET: &str =
+    "The server holds as much as it may for its clients; try again shortly.";
+
+/// How near the budget is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pressure {
+    None,
+    High,
+    Over,
+}
+
+/// What a worker does at a check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Relief {
+    /// It is too early for one.
+    None,
+    /// What was held back may continue, as far as it is admitted.
+    Release,
+    /// Holders end until so many bytes are held, then the same.
+    End { until_bytes: u64 },
+}
+
+/// What all connections of a worker hold, and may hold.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    held_bytes: u64,
+    /// `u64::MAX` if there is none.
+    bytes_max: u64,
+    high_bytes: u64,
+    low_bytes: u64,
+    pressure: Pressure,
+    /// Beyond this, the pressure is higher than is known.
+    alarm_bytes: u64,
+    /// Since when there is pressure.
+    since_ms: Option<u64>,
+    check_ms: u64,
+    parts_left: u64,
+    /// Nothing could be ended: it is not tried again before.
+    rests_until_ms: u64,
+}
+
+impl Budget {
+    /// 0 is no budget.
+    pub(crate) fn new(bytes_max: u64) -> Budget {
+        let bytes_max = if bytes_max == 0 { u64::MAX } else { bytes_max };
+        let sixteenths = |count| match bytes_max {
+            u64::MAX => u64::MAX,
+            bytes => (bytes / 16).saturating_mul(count),
+        };
+        let high_bytes = sixteenths(HIGH_SIXTEENTHS);
+        Budget {
+            held_bytes: 0,
+            bytes_max,
+            high_bytes,
+            low_bytes: sixteenths(LOW_SIXTEENTHS),
+            pressure: Pressure::None,
+            alarm_bytes: high_bytes,
+            since_ms: None,
+            check_ms: 0,
+            parts_left: PARTS_LEFT,
+            rests_until_ms: 0,
+        }
+    }
+
+    /// What all connections hold.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// What they may hold; 0 for any amount.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        match self.bytes_max {
+            u64::MAX => 0,
+            bytes => bytes,
+        }
+    }
+
+    /// Charges a connection for `after` bytes instead of `before`. Returns whether the budget is exceeded now, and was not.
+    #[inline]
+    pub(crate) fn charge(&mut self, before: usize, after: usize) -> bool {
+        self.held_bytes = self.held_bytes - before as u64 + after as u64;
+        self.held_bytes > self.alarm_bytes && self.raise()
+    }
+
+    #[cold]
+    fn raise(&mut self) -> bool {
+        let is_over = self.held_bytes > self.bytes_max;
+        (self.pressure, self.alarm_bytes) = match is_over {
+            true => (Pressure::Over, u64::MAX),
+            false => (Pressure::High, self.bytes_max),
+        };
+        is_over
+    }
+
+    /// Whether content is held back.
+    #[inline]
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.pressure != Pressure::None
+    }
+
+    /// Whether so many bytes more may be read of something that has started.
+    pub(crate) fn admits(&self, bytes: u64) -> bool {
+        match self.pressure {
+            Pressure::None => true,
+            _ => bytes <= self.bytes_max.saturating_sub(self.held_bytes) / self.parts_left,
+        }
+    }
+
+    /// How long the next wait may last until a check is due.
+    #[cold]
+    pub(crate) fn wait_ms(&self, now_ms: u64) -> u64 {
+        match (self.since_ms, self.pressure) {
+            (None, _) => 0,
+            (Some(_), Pressure::Over) => self.rests_until_ms.saturating_sub(now_ms),
+            (Some(_), Pressure::None | Pressure::High) => self.check_ms.saturating_sub(now_ms),
+        }
+    }
+
+    /// Nothing could be ended.
+    pub(crate) fn rest(&mut self, now_ms: u64) {
+        self.rests_until_ms = now_ms + REST_MS;
+    }
+
+    /// What is to be done now. Called while there is pressure.
+    #[cold]
+    pub(crate) fn check(&mut self, now_ms: u64) -> Relief {
+        let since_ms = *self.since_ms.get_or_insert_with(|| {
+            self.check_ms = now_ms + CHECK_MS;
+            now_ms
+        });
+        if self.held_bytes <= self.low_bytes {
+            self.pressure = Pressure::None;
+            self.alarm_bytes = self.high_bytes;
+            self.since_ms = None;
+            self.parts_left = PARTS_LEFT;
+            return Relief::Release;
+        }
+        if self.pressure == Pressure::Over && now_ms >= self.rests_until_ms {
+            // More than is necessary, so that this is not repeated at once.
+            let until_bytes = self.high_bytes + (self.bytes_max - self.high_bytes) / 2;
+            (self.pressure, self.alarm_bytes) = (Pressure::High, self.bytes_max);
+            return Relief::End { until_bytes };
+        }
+        if now_ms < self.check_ms {
+            return Relief::None;
+        }
+        self.check_ms = now_ms + CHECK_MS;
+        self.parts_left = (self.parts_left / 2).max(1);
+        match now_ms.saturating_sub(since_ms) < PATIENCE_MS {
+            true => Relief::Release,
+            false => {
+                let step_bytes = (self.high_bytes - self.low_bytes) / 4;
+                let until_bytes = self.held_bytes.saturating_sub(step_bytes);
+                let until_bytes = until_bytes.max(self.low_bytes);
+                Relief::End { until_bytes }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START_MS: u64 = 1000;
+
+    /// A budget of 1600 bytes, whose marks are 1300 and 1100.
+    fn holding(bytes: usize) -> Budget {
+        let mut budget = Budget::new(1600);
+        budget.charge(0, bytes);
+        budget
+    }
+
+    #[test]
+    fn pressure_lasts_from_the_high_mark_to_the_low_one() {
+        let mut budget = holding(1300);
+        assert!(!budget.is_pressed());
+        assert!(!budget.charge(0, 1));
+        assert!(budget.is_pressed());
+        budget.charge(200, 0);
+        assert_eq!(budget.check(START_MS), Relief::None);
+        assert!(budget.is_pressed());
+        budget.charge(1, 0);
+        assert_eq!(budget.check(START_MS), Relief::Release);
+        assert!(!budget.is_pressed());
+        assert_eq!(budget.held_bytes(), 1100);
+    }
+
+    #[test]
+    fn what_fits_easily_is_admitted() {
+        let budget = holding(1301);
+        assert!(budget.admits((1600 - 1301) / 4));
+        assert!(!budget.admits((1600 - 1301) / 4 + 1));
+        assert!(!holding(1700).admits(1));
+        let mut later = holding(1301);
+        let checks_ms = [0, CHECK_MS, 2 * CHECK_MS];
+        for ms in checks_ms {
+            later.check(START_MS + ms);
+        }
+        assert!(later.admits(1600 - 1301) && !later.admits(1600 - 1300));
+        assert!(holding(1300).admits(u64::MAX));
+    }
+
+    #[test]
+    fn holders_end_when_the_budget_is_exceeded() {
+        let mut budget = holding(1500);
+        assert!(budget.charge(0, 101));
+        // Known already.
+        assert!(!budget.charge(0, 1000));
+        assert_eq!(budget.wait_ms(START_MS), 0);
+        let end = Relief::End { until_bytes: 1450 };
+        assert_eq!(budget.check(START_MS), end);
+        budget.charge(1101, 0);
+        assert!(budget.charge(0, 101));
+        assert_eq!(budget.check(START_MS), end);
+    }
+
+    #[test]
+    fn holders_end_when_pressure_lasts() {
+        let mut budget = holding(1400);
+        assert_eq!(budget.wait_ms(START_MS), 0);
+        assert_eq!(budget.check(START_MS), Relief::None);
+        assert_eq!(budget.wait_ms(START_MS), CHECK_MS);
+        assert_eq!(budget.check(START_MS + CHECK_MS), Relief::Release);
+        let late_ms = START_MS + PATIENCE_MS;
+        assert_eq!(budget.check(late_ms), Relief::End { until_bytes: 1350 });
+        assert_eq!(budget.check(late_ms + CHECK_MS - 1), Relief::None);
+        budget.charge(290, 0);
+        assert_eq!(
+            budget.check(late_ms + CHECK_MS),
+            Relief::End { until_bytes: 1100 }
+        );
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is_held_back() {
+        let mut budget = Budget::new(0);
+        assert!(!budget.charge(0, usize::MAX / 2));
+        assert!(!budget.is_pressed() && budget.admits(u64::MAX));
+        assert_eq!(budget.bytes_max(), 0);
+    }
+}

@@ -1,0 +1,96 @@
+//! What an HTTP/1 connection does while the budget of memory is nearly used up.
+
+use wire::RequestHead;
+
+use super::content::Incoming;
+use super::input::{Refused, is_head_method};
+use super::{H1, Reading};
+use crate::app::{Abort, App};
+use crate::context::Context;
+use crate::context::budget::BUDGET;
+use crate::link::{Fate, Link, Turn};
+
+impl Incoming {
+    /// Whether more of it is read.
+    fn may_be_read(&self, context: &Context) -> bool {
+        self.takes_more(context)
+            && (!context.budget.is_pressed()
+                || self.inbound.is_admitted(self.rest_bytes(context), context))
+    }
+}
+
+impl H1 {
+    /// Whether the socket is to be read from.
+    #[inline]
+    pub(crate) fn takes_input(&self, link: &Link, context: &Context) -> bool {
+        match &self.reading {
+            Reading::Idle | Reading::Head => !link.is_full(),
+            Reading::Content(incoming) => incoming.may_be_read(context),
+            Reading::Waiting(_)
+            | Reading::Handshake(_)
+            | Reading::Upgraded(_)
+            | Reading::Closing(_) => false,
+        }
+    }
+
+    /// Refuses a request that would make the server hold more, if the budget is nearly used up.
+    #[inline]
+    pub(super) fn is_pressed<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        head: &RequestHead<'_>,
+    ) -> bool {
+        let is_pressed = turn.context.budget.is_pressed();
+        if is_pressed {
+            let (status, reason) = turn.context.budget_refusal();
+            self.refuse(turn, Refused::Head(head), status, reason);
+        }
+        is_pressed
+    }
+
+    /// Stops the time of content that is not read now, and runs it otherwise.
+    pub(crate) fn hold_back(&mut self, context: &Context) {
+        if let Reading::Content(incoming) = &mut self.reading {
+            let waits = !incoming.inbound.is_complete && !incoming.may_be_read(context);
+            let is_withheld = waits && incoming.inbound.is_collected();
+            incoming.inbound.withhold(is_withheld, context);
+        }
+    }
+
+    pub(crate) fn is_held_back(&self) -> bool {
+        // What a handler has not asked for may be read again too.
+        matches!(&self.reading, Reading::Content(_))
+    }
+
+    /// Whether it is the peer that makes it hold memory: by sending a part of something, or by not reading.
+    pub(crate) fn is_held_by_peer(&self, link: &Link) -> bool {
+        let is_sent = match &self.reading {
+            Reading::Content(incoming) => incoming.inbound.is_collected(),
+            Reading::Head => true,
+            _ => false,
+        };
+        is_sent || link.is_full()
+    }
+
+    /// Ends what the peer makes it hold.
+    pub(crate) fn end_holding<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        if turn.link.is_full() {
+            return self.abandon(turn, Abort::Disconnected);
+        }
+        match &self.reading {
+            Reading::Content(_) => self.refuse_content(turn, 503, BUDGET),
+            Reading::Head => {
+                let is_head = is_head_method(&self.input);
+                self.refuse(turn, Refused::Unread { is_head }, 503, BUDGET);
+            }
+            _ => {}
+        }
+        self.settle(turn)
+    }
+
+    /// Since when it has waited for a request, if it does.
+    pub(crate) fn idle_since_ms(&self) -> Option<u64> {
+        let is_idle = matches!(self.reading, Reading::Idle) && self.queue.is_empty();
+        is_idle.then_some(self.since_ms)
+    }
+}

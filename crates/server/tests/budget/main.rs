@@ -1,0 +1,284 @@
+//! The budget of memory of a worker: what happens near it, and that the sum is right. In these tests every pass compares it with what the
+//! connections really hold.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use harness::{Client, Server, get, post};
+
+const MIB: usize = 1 << 20;
+const BUDGET: usize = 16 * MIB;
+/// Longer than the server waits before it ends holders.
+const PATIENCE_MS: u64 = 5500;
+
+fn with_budget() -> (Server, std::sync::Arc<AtomicU64>) {
+    Server::with_manual_clock(|config| config.memory_bytes_max = BUDGET as u64)
+}
+
+/// A client that has announced `length` bytes, and sent `sent` of them.
+fn uploading(server: &mut Server, length: usize, sent: usize) -> Client {
+    let mut client = server.connect();
+    client.send(&announced("read", length));
+    server.settle();
+    send_content(server, &mut client, sent);
+    client
+}
+
+/// The head of a request with content.
+fn announced(target: &str, length: usize) -> String {
+    format!("POST /{target} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n")
+}
+
+/// Sends so many bytes, or less if the server reads no more. Returns how many.
+fn send_content(server: &mut Server, client: &mut Client, bytes: usize) -> usize {
+    let part = vec![b'c'; 32 * 1024];
+    let mut sent = 0;
+    while sent < bytes {
+        let count = client.send_some(&part[..part.len().min(bytes - sent)]);
+        if count == 0 {
+            break;
+        }
+        sent += count;
+        server.settle();
+    }
+    sent
+}
+
+/// Fills more than the high mark. Each client has less than a MiB to send: the result says how much.
+fn filled(server: &mut Server) -> Vec<(Client, usize)> {
+    let mut clients = Vec::new();
+    while server.worker.held_bytes() <= (BUDGET / 16 * 13) as u64 {
+        let mut client = server.connect();
+        client.send(&announced("read", 2 * MIB));
+        server.settle();
+        let sent = send_content(server, &mut client, MIB + 100_000);
+        clients.push((client, 2 * MIB - sent));
+    }
+    clients
+}
+
+#[test]
+fn near_the_budget_new_content_is_refused_and_everything_else_is_served() {
+    let (mut server, _) = with_budget();
+    let clients = filled(&mut server);
+    let mut late = server.connect();
+    late.send(&announced("read", 50_000));
+    let refused = server.response_to(&mut late, "POST");
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.get("retry-after"), Some("1"));
+    let mut chunked = server.connect();
+    chunked.send(&harness::post_chunked("/read"));
+    assert_eq!(server.response_to(&mut chunked, "POST").status, 503);
+    let mut other = server.connect();
+    assert_eq!(server.ask(&mut other, &get("/other")).content, "/other");
+    // It makes the server hold nothing.
+    other.send(&post("/read", "short"));
+    assert_eq!(server.response_to(&mut other, "POST").content, "short");
+    drop(clients);
+    server.settle();
+    let mut next = uploading(&mut server, 50_000, 50_000);
+    assert_eq!(server.response_to(&mut next, "POST").content.len(), 50_000);
+    drop(next);
+}
+
+#[test]
+fn content_that_does_not_fit_waits_and_continues() {
+    let (mut server, now_ms) = with_budget();
+    // It is held back first, because most of it is missing.
+    let mut long = uploading(&mut server, 6 * MIB, 100_000);
+    let clients = filled(&mut server);
+    let before = server.worker.held_bytes();
+    send_content(&mut server, &mut long, 64 * 1024);
+    assert_eq!(server.worker.held_bytes(), before);
+    // Its time does not run meanwhile; the others' time does not end here either.
+    now_ms.fetch_add(4000, Ordering::Relaxed);
+    server.settle();
+    drop(clients);
+    server.settle();
+    assert!(server.worker.held_bytes() >= 164_000);
+    send_content(&mut server, &mut long, 6 * MIB - 100_000 - 64 * 1024);
+    let response = server.response_to(&mut long, "POST");
+    assert_eq!((response.status, response.content.len()), (200, 6 * MIB));
+}
+
+#[test]
+fn content_of_which_little_is_missing_ends_the_pressure() {
+    let (mut server, _) = with_budget();
+    let clients = filled(&mut server);
+    // The first ones to finish make room for the others.
+    for (mut client, left) in clients {
+        assert_eq!(send_content(&mut server, &mut client, left), left);
+        assert_eq!(server.response_to(&mut client, "POST").status, 200);
+    }
+    let before_bytes = server.worker.held_bytes();
+    assert!(before_bytes < MIB as u64, "{before_bytes}");
+}
+
+#[test]
+fn who_holds_most_for_longest_ends_first() {
+    let (mut server, now_ms) = with_budget();
+    let mut small = uploading(&mut server, 2 * MIB, 100_000);
+    let mut oldest = uploading(&mut server, 8 * MIB, 3 * MIB);
+    now_ms.fetch_add(1000, Ordering::Relaxed);
+    let mut clients = filled(&mut server);
+    server.settle();
+    now_ms.fetch_add(PATIENCE_MS, Ordering::Relaxed);
+    server.settle();
+    let ended = server.response_to(&mut oldest, "POST");
+    assert_eq!((ended.status, ended.get("retry-after")), (503, Some("1")));
+    assert!(small.take_response("POST").is_none());
+    let is_whole = |client: &mut Client| client.take_response("POST").is_none();
+    assert!(
+        clients.iter_mut().all(|(client, _)| is_whole(client)),
+        "one was enough"
+    );
+    let lines = server.worker.app.refusals.join("\n");
+    assert!(
+        lines.contains("ended 1 connection that held most for longest: "),
+        "{lines}"
+    );
+    // There is room again.
+    send_content(&mut server, &mut small, 2 * MIB - 100_000);
+    assert_eq!(server.response_to(&mut small, "POST").status, 200);
+}
+
+#[test]
+fn a_request_of_which_the_application_holds_everything_does_not_end() {
+    let (mut server, now_ms) = with_budget();
+    let mut working = server.connect();
+    working.send(&post("/later", &"w".repeat(60_000)));
+    server.settle();
+    let before = server.worker.held_bytes();
+    assert!((60_000..70_000).contains(&before), "{before}");
+    now_ms.fetch_add(10_000, Ordering::Relaxed);
+    let _clients = filled(&mut server);
+    for _ in 0..40 {
+        now_ms.fetch_add(1000, Ordering::Relaxed);
+        server.settle();
+    }
+    assert!(server.worker.held_bytes() <= (BUDGET / 16 * 11) as u64);
+    server.respond(server.exchange("/later"), "done");
+    assert_eq!(server.response_to(&mut working, "POST").content, "done");
+}
+
+#[test]
+fn responses_that_are_not_read_do_not_exceed_the_budget() {
+    let (mut server, now_ms) = with_budget();
+    let mut readers: Vec<Client> = (0..60).map(|_| server.connect_by_tcp()).collect();
+    let mut victim = server.connect();
+    for reader in &mut readers {
+        reader.send(&get("/big/8000000"));
+        server.settle();
+        let held = server.worker.held_bytes();
+        assert!(held <= BUDGET as u64, "{held}");
+        assert_eq!(server.ask(&mut victim, &get("/v")).content, "/v");
+        now_ms.fetch_add(10, Ordering::Relaxed);
+    }
+    let lines = server.worker.app.refusals.join("\n");
+    assert!(lines.contains("that held most for longest"), "{lines}");
+    drop((readers, victim));
+    server.settle();
+    assert_eq!(server.worker.held_bytes(), 0);
+}
+
+#[test]
+fn the_oldest_idle_connection_is_closed_for_a_new_one() {
+    let (mut server, now_ms) =
+        Server::with_manual_clock(|config| config.limits.connections_max = 3);
+    let mut working = server.connect();
+    working.send(&get("/later"));
+    server.settle();
+    let mut idle = Vec::new();
+    for _ in 0..2 {
+        now_ms.fetch_add(1000, Ordering::Relaxed);
+        let mut client = server.connect();
+        server.ask(&mut client, &get("/a"));
+        idle.push(client);
+    }
+    now_ms.fetch_add(1000, Ordering::Relaxed);
+    let mut new = server.connect();
+    assert_eq!(server.ask(&mut new, &get("/new")).content, "/new");
+    server.expect_end(&mut idle[0]);
+    assert_eq!(server.ask(&mut idle[1], &get("/b")).content, "/b");
+    // Its request has arrived, but was not read.
+    now_ms.fetch_add(1000, Ordering::Relaxed);
+    server.ask(&mut new, &get("/new"));
+    now_ms.fetch_add(1000, Ordering::Relaxed);
+    idle[1].send(&get("/c"));
+    let mut newer = server.connect();
+    assert_eq!(server.ask(&mut newer, &get("/newer")).content, "/newer");
+    assert_eq!(server.response(&mut idle[1]).content, "/c");
+    server.expect_end(&mut new);
+    server.respond(server.exchange("/later"), "done");
+    assert_eq!(server.response(&mut working).content, "done");
+}
+
+#[test]
+fn a_connection_is_refused_if_no_other_is_idle() {
+    let mut server = Server::with(|config| config.limits.connections_max = 2);
+    let mut working: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    for client in &mut working {
+        client.send(&get("/later"));
+        server.settle();
+    }
+    let mut new = server.connect();
+    new.send(&get("/new"));
+    assert_eq!(server.response(&mut new).status, 503);
+}
+
+/// A small generator of random numbers (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+#[test]
+fn after_any_schedule_nothing_is_held() {
+    for seed in 1..=40 {
+        run_schedule(Random(0x9e37_79b9_7f4a_7c15 + seed));
+    }
+}
+
+fn run_schedule(mut random: Random) {
+    let (mut server, now_ms) = Server::with_manual_clock(|config| {
+        config.memory_bytes_max = MIB as u64;
+        config.limits.connections_max = 12;
+    });
+    let mut clients: Vec<Client> = Vec::new();
+    for _ in 0..200 {
+        let index = random.below(clients.len() + 1);
+        match (random.below(8), clients.get_mut(index)) {
+            (0 | 1, _) | (_, None) => clients.push(server.connect()),
+            (2, Some(client)) => {
+                let length = random.below(300_000) + 1;
+                let target = ["read", "parts", "later"][random.below(3)];
+                client.send_some(announced(target, length).as_bytes());
+            }
+            (3 | 4, Some(client)) => {
+                client.send_some(&vec![b'c'; random.below(100_000)]);
+            }
+            (5, Some(client)) => {
+                client.send_some(get("/big/200000").as_bytes());
+            }
+            (6, Some(client)) => drop(client.take_bytes()),
+            (_, Some(_)) => drop(clients.swap_remove(index)),
+        }
+        now_ms.fetch_add(random.below(400) as u64, Ordering::Relaxed);
+        server.settle();
+        let held = server.worker.held_bytes();
+        assert!(held <= 2 * MIB as u64, "{held}");
+    }
+    drop(clients);
+    server.settle();
+    now_ms.fetch_add(100_000, Ordering::Relaxed);
+    server.settle();
+    assert_eq!(server.worker.held_bytes(), 0);
+}
