@@ -34,6 +34,7 @@ def test_url_has_brackets_around_ipv6() -> None:
         ("h:65536", "has no port"),
         ("h:٣", "has no port"),
         ("::1:80", "needs brackets"),
+        ("http://127.0.0.1:80", "is a URL; give HOST:PORT"),
         ("unix:", "names no path"),
     ],
 )

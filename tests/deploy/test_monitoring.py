@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import yaml
 
 from bolide.server.management.pages import all_families
 from support.management import Managed
@@ -34,6 +35,17 @@ SUFFIXES = {
 OF_PROMETHEUS = {"job", "instance", "le"}
 """Labels that no family declares."""
 REQUESTS = 7
+BLOCKING = """
+import time
+import bolide
+
+app = bolide.App()
+
+@app.get("/")
+def block(request):
+    time.sleep(0.2)
+    return "done"
+"""
 
 
 def queries() -> list[str]:
@@ -135,3 +147,27 @@ def test_prometheus_scrapes_the_metrics_and_understands_the_queries(
             filled = filled.replace("$instance", ".*")
             result = ask(address, filled)
             assert result["status"] == "success", (filled, result)
+
+
+@pytest.mark.tools
+@pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed")
+def test_the_autoscaler_sees_whether_workers_are_busy(start: Start, tmp_path: Path) -> None:
+    adapter = yaml.safe_load((DEPLOY / "kubernetes" / "prometheus-adapter.yaml").read_text())
+    query = adapter["rules"]["custom"][0]["metricsQuery"].replace("<<.GroupBy>>", "instance")
+    query = query.replace("<<.LabelMatchers>>", 'job="bolide"').replace("[2m]", "[5s]")
+    (tmp_path / "app.py").write_text(BLOCKING)
+    managed = Managed(start, "app.py", cwd=tmp_path)
+    with prometheus(tmp_path, managed.address) as address, managed.server.connect() as client:
+
+        def ratio() -> float:
+            reply = ask(address, query)
+            found = reply["data"]["result"] if reply else []
+            return float(found[0]["value"][1]) if found else -1
+
+        wait_until(lambda: 0 <= ratio() < 0.1, patience_s=30)
+
+        def is_busy() -> bool:
+            client.get("/")
+            return 0.6 < ratio() < 1.2
+
+        wait_until(is_busy, patience_s=20)

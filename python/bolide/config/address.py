@@ -50,6 +50,12 @@ def parse(text: str) -> Address:
         if not (number.isascii() and number.isdigit() and len(number) <= 6):
             raise ValueError("names no descriptor; give fd:N, such as fd:3")
         return Address(fd=int(number))
+    return _of_tcp(text)
+
+
+def _of_tcp(text: str) -> Address:
+    if "://" in text:
+        raise ValueError("is a URL; give HOST:PORT")
     host, colon, port = text.rpartition(":")
     if not colon:
         raise ValueError(f"is not an address; give {FORMS}")
