@@ -24,7 +24,7 @@ from bolide.server.tls.certificates import Certificates
 
 PLAIN: dict[str, Any] = {}
 TLS = {"certificate": "self-signed"}
-QUEUE = {"queued_requests_max": 10_000}
+QUEUE = {"queue_max": 10_000}
 DRAIN_S = 10.0
 
 native = App()

@@ -49,6 +49,7 @@ __all__ = [
     "opened_key",
     "self_signed",
     "settings",
+    "share_client_rates",
     "selector",
 ]
 
@@ -58,6 +59,9 @@ is_release_build: bool
 
 def settings() -> list[tuple[str, str, int, str, str]]:
     """Return every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
+
+def share_client_rates() -> None:
+    """Have processes that are forked later count the requests of each client together."""
 
 def check_access_log_format(text: str) -> None:
     """Check a format of the access log.

@@ -248,8 +248,10 @@ class NativeApp:
         parameters: list[str],
         keyword_parameters: list[str],
         is_async: bool,
+        body_bytes_max: int | None = None,
+        handler_timeout_ms: int | None = None,
     ) -> None:
-        """Add a route.
+        """Add a route, possibly with bounds that differ from those of the server.
 
         Raises:
             ValueError: The pattern is malformed, or the route exists; the message is one sentence.

@@ -21,6 +21,7 @@ import click
 
 from bolide import _core
 from bolide.config.address import Address
+from bolide.config.admission import PathLimits
 from bolide.config.foreign import advice
 from bolide.config.option import Addresses, Paths, Switch
 from bolide.config.reference import default_text
@@ -120,7 +121,7 @@ def _click_option(option: Option) -> click.Option:
     return click.Option(
         [option.flag, option.name],
         metavar=option.kind.metavar,
-        multiple=isinstance(option.kind, Addresses | Paths),
+        multiple=isinstance(option.kind, Addresses | Paths | PathLimits),
         help=help_text,
     )
 

@@ -150,7 +150,7 @@ def data_segments_received(socket_of_client: socket.socket) -> int:
 
 
 def test_an_idle_connection_takes_no_thread(start: Start) -> None:
-    server = start("wsgi_plain.py", "--threads", "2", "--queued-requests-max", "1")
+    server = start("wsgi_plain.py", "--threads", "2", "--queue-max", "1")
     with ExitStack() as stack:
         for _ in range(50):
             client = stack.enter_context(server.connect())
@@ -161,7 +161,7 @@ def test_an_idle_connection_takes_no_thread(start: Start) -> None:
 
 
 def test_requests_beyond_the_queue_are_503_and_logged(start: Start, pipes: Pipes) -> None:
-    server = start("wsgi_plain.py", "--threads", "2", "--queued-requests-max", "1")
+    server = start("wsgi_plain.py", "--threads", "2", "--queue-max", "1")
     with waiting(server, pipes, 2) as views, ask(server, "/hello") as queued:
         with server.connect() as client:
             reply = client.get("/late")
@@ -183,7 +183,7 @@ def test_a_request_that_waits_too_long_is_503(start: Start, pipes: Pipes) -> Non
 
 def test_a_view_that_holds_the_interpreter_stops_no_refusing(start: Start, pipes: Pipes) -> None:
     # The option for other loops is for other applications.
-    options = ("--threads", "2", "--queued-requests-max", "1", "--loop", "uvloop")
+    options = ("--threads", "2", "--queue-max", "1", "--loop", "uvloop")
     server, pipe = start("wsgi_plain.py", *options), pipes()
     with ask(server, f"/hog?{pipe.path}") as hog, ExitStack() as stack:
         # What is ready together comes in any order.

@@ -1,6 +1,6 @@
 //! Memory shared by processes: each publishes a few words, without locks or messages.
 //!
-//! [`crate::Siblings`] and [`crate::Numbers`] give the words their meaning.
+//! [`crate::Siblings`], [`crate::Numbers`] and [`crate::Rates`] give the words their meaning.
 
 use std::io;
 use std::ptr::null_mut;
@@ -24,11 +24,20 @@ pub(crate) const PAGE_NUMBERS: usize = 512;
 #[repr(C, align(128))]
 pub(crate) struct Page(pub(crate) [AtomicU64; PAGE_NUMBERS]);
 
+/// A bucket of [`crate::Rates`].
+#[repr(C, align(16))]
+pub(crate) struct Bucket {
+    /// The hash of its key; 0 if it was never used.
+    pub(crate) key: AtomicU64,
+    pub(crate) full_at_ns: AtomicU64,
+}
+
 /// What consists of atomic integers only, so that all zero is a valid value. Implemented in this file alone.
 pub(crate) trait Atomic {}
 
 impl Atomic for Words {}
 impl Atomic for Page {}
+impl Atomic for Bucket {}
 
 /// Creates memory that this process shares with those that it forks from now on: `count` times `T`, all zero. It exists as long as the
 /// process.

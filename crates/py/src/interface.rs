@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use pyo3::prelude::*;
 use server::{
     Abort, App, Appetite, Closed, Config, ExchangeId, FilePart, Head, MessageContent, MessageKind,
-    Offer, Outcome, Pulled, Request, Responder, Shortage,
+    Offer, Outcome, Overrides, Pulled, Request, Responder, Shortage,
 };
 
 pub(crate) use self::mounted::MountedApp;
@@ -335,6 +335,31 @@ impl App for Interface {
     fn abort(&mut self, id: ExchangeId, why: Abort) {
         whichever!(self, app => app.abort(id, why));
         self.offer_ends(id);
+    }
+
+    fn running(&self) -> usize {
+        match self {
+            Interface::Native(native) => native.calls.runner.exchanges.running.requests(),
+            Interface::Asgi(asgi) => asgi.runner.exchanges.running.requests(),
+            Interface::Mounted(mounted) => mounted.exchanges().running.requests(),
+            Interface::Wsgi(_) => 0,
+        }
+    }
+
+    fn has_bounds(&self) -> bool {
+        match self {
+            Interface::Native(native) => native.has_bounds(),
+            Interface::Mounted(mounted) => mounted.native().has_bounds(),
+            Interface::Asgi(_) | Interface::Wsgi(_) => false,
+        }
+    }
+
+    fn bounds(&mut self, head: &Head<'_>) -> Overrides {
+        match self {
+            Interface::Native(native) => native.bounds(head),
+            Interface::Mounted(mounted) => mounted.native().bounds(head),
+            Interface::Asgi(_) | Interface::Wsgi(_) => Overrides::default(),
+        }
     }
 
     fn is_running(&mut self, id: ExchangeId) -> bool {

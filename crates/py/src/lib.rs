@@ -26,6 +26,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
     module.add_function(wrap_pyfunction!(server::check_access_log_format, module)?)?;
+    module.add_function(wrap_pyfunction!(server::share_client_rates, module)?)?;
     module.add_function(wrap_pyfunction!(server::metrics, module)?)?;
     module.add_function(wrap_pyfunction!(server::follow, module)?)?;
     module.add_function(wrap_pyfunction!(server::self_signed, module)?)?;

@@ -1,6 +1,7 @@
 //! A worker's server as Python sees it.
 
 mod access_log;
+mod admission;
 mod counts;
 mod flusher;
 mod lifeline;
@@ -19,7 +20,7 @@ use net::Poller;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use server::{Compression, Config, Limits, Origins, Timeouts, Worker};
+use server::{Compression, Config, Limits, OptionalLimits, Origins, Timeouts, Worker};
 
 use self::flusher::Flusher;
 pub(crate) use self::lifeline::follow;
@@ -30,6 +31,7 @@ use crate::run::exchanges::Exchanges;
 use crate::wsgi::Placement;
 
 pub(crate) use access_log::check_access_log_format;
+pub(crate) use admission::share_client_rates;
 pub(crate) use counts::{Counts, metrics};
 pub(crate) use siblings::Siblings;
 pub(crate) use tls::{TicketSecret, TlsConfig, memory_file, opened_key, self_signed};
@@ -77,7 +79,10 @@ impl Server {
         let exchanges = Arc::new(exchanges);
         let interface = Interface::of(app, Arc::clone(&exchanges), placement, &config)?;
         forked::has_own_server();
-        let (limits, accepts_prior_knowledge) = (config.limits, config.accepts_prior_knowledge);
+        let accepts_prior_knowledge = config.accepts_prior_knowledge;
+        let mut limits = config.limits;
+        let longest = config.admission.rules.body_bytes_max().unwrap_or_default();
+        limits.body_bytes_max = limits.body_bytes_max.max(longest);
         let worker = Worker::new(interface, config, log, mailbox)?;
         worker.app.watch(&worker.poller())?;
         Ok(Server {
@@ -419,6 +424,8 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             config.websocket.compression = compression_of(options, value.extract()?)?;
         } else if name == "websocket_origins" {
             config.websocket.origins = origins_of(value.extract()?);
+        } else if admission::set(&mut config.admission, &name, &value)? {
+            // One of several options about limits.
         } else if proxies::set(&mut config.proxies, &name, &value)? {
             // One of several options about proxies.
         } else if name == "slow_request_ms" {
@@ -524,7 +531,8 @@ fn duplicate(fd: i32) -> PyResult<OwnedFd> {
 /// Every limit and timeout: name, kind, default, unit, help.
 #[pyfunction]
 pub(crate) fn settings() -> Vec<(&'static str, &'static str, u64, &'static str, &'static str)> {
-    let all = Limits::SETTINGS.iter().chain(Timeouts::SETTINGS);
+    let limits = Limits::SETTINGS.iter().chain(OptionalLimits::SETTINGS);
+    let all = limits.chain(Timeouts::SETTINGS);
     all.map(|setting| {
         (
             setting.name,

@@ -1,5 +1,6 @@
 //! The only interface between the server and what responds to requests.
 
+pub(crate) mod bounds;
 pub(crate) mod forwarded;
 pub(crate) mod head;
 pub(crate) mod shortage;
@@ -15,6 +16,7 @@ use crate::id::ExchangeId;
 use crate::responder::Responder;
 use crate::response::FilePart;
 
+use self::bounds::Overrides;
 use self::forwarded::Forwarded;
 use self::head::Head;
 use self::shortage::Shortage;
@@ -217,6 +219,22 @@ pub trait App {
 
     /// The exchange ended before its response was complete. Its id is not used again; later commands for it are ignored.
     fn abort(&mut self, id: ExchangeId, why: Abort);
+
+    /// How many requests run in coroutines, WebSockets excepted: they have begun, and their handlers have not ended.
+    fn running(&self) -> usize {
+        0
+    }
+
+    /// Whether [`App::bounds`] may return some.
+    fn has_bounds(&self) -> bool {
+        false
+    }
+
+    /// The bounds of the route that would be called for this request, as far as it has some of its own.
+    fn bounds(&mut self, head: &Head<'_>) -> Overrides {
+        let _ = head;
+        Overrides::default()
+    }
 
     /// Whether the handler of an exchange that was aborted is still running.
     fn is_running(&mut self, id: ExchangeId) -> bool {

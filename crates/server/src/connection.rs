@@ -13,6 +13,7 @@
 //! Two invariants hold. Every open connection has a deadline, an application that owes a response, or a turn that is due. When all
 //! applications have responded and all peers have ended, nothing is left (`tests/model/main.rs`).
 
+pub(crate) mod admission;
 mod handshake;
 mod holding;
 mod preface;
@@ -34,7 +35,6 @@ use crate::h2::H2;
 use crate::id::{ConnectionId, ExchangeId};
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
-use crate::response::NO_MEMORY;
 use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 use crate::websocket::upgraded::Upgraded;
 
@@ -430,34 +430,6 @@ impl Connection {
             }
         }
         fate
-    }
-
-    /// Starts to refuse a connection that exceeds the limit, or that too little memory is left for.
-    pub(crate) fn turn_away<A: App>(
-        &mut self,
-        context: &mut Context,
-        app: &mut A,
-        lacks_memory: bool,
-    ) -> Fate {
-        let reason = match lacks_memory {
-            true => NO_MEMORY,
-            false => {
-                "This server has reached its maximum number of connections; try again shortly."
-            }
-        };
-        self.is_turned_away = true;
-        let mut h1 = H1::new(context.clock.now_ms());
-        h1.refuse_unread(
-            &mut Turn {
-                link: &mut self.link,
-                context,
-                app,
-            },
-            503,
-            reason,
-        );
-        self.phase = Phase::H1(h1);
-        self.settle(context, app)
     }
 
     /// Takes the first step of closing a connection that has finished.

@@ -1,6 +1,9 @@
 //! What all connections of a worker share while they are served, apart from the application.
 
+pub(crate) mod admission;
+pub(crate) mod bounds;
 pub(crate) mod budget;
+pub(crate) mod clients;
 pub mod metrics;
 pub(crate) mod proxies;
 pub(crate) mod record;
@@ -8,6 +11,7 @@ pub(crate) mod refusal;
 pub(crate) mod share;
 pub(crate) mod slow;
 pub(crate) mod topics;
+pub(crate) mod waiting;
 pub(crate) mod websockets;
 
 use std::io;
@@ -28,6 +32,8 @@ use crate::responder::{Responder, Stamp};
 
 use crate::timeouts::Timeouts;
 
+use self::admission::{Admission, AdmissionConfig};
+use self::bounds::Bounds;
 use self::budget::{BUDGET, Budget};
 use self::proxies::Proxies;
 use self::refusal::Refusals;
@@ -72,6 +78,11 @@ pub(crate) struct Context {
     pub(crate) slow: Option<Slow>,
     /// Whether requests have a line in the log, are counted or watched: one check for a request of which nothing is wanted.
     pub(crate) is_recorded: bool,
+    /// Whether requests are looked at before they begin ([`admission`]).
+    pub(crate) is_guarded: bool,
+    pub(crate) admission: Admission,
+    /// Those of the request that begins; always the server's, unless requests are looked at.
+    pub(crate) bounds: Bounds,
     /// What handlers post.
     pub(crate) mailbox: Arc<Mailbox>,
     /// What the connection being served may still do in its turn.
@@ -123,6 +134,12 @@ impl Context {
             responder,
             slow: None,
             is_recorded: log.is_some(),
+            is_guarded: false,
+            admission: Admission::new(AdmissionConfig::default()),
+            bounds: Bounds {
+                body_bytes_max: limits.body_bytes_max,
+                handler_timeout_ms: timeouts.handler_timeout_ms,
+            },
             metrics: Metrics::timing(log.as_ref().is_some_and(AccessLog::is_precise)),
             log,
             mailbox,
@@ -146,6 +163,21 @@ impl Context {
 
     pub(crate) fn is_draining(&self) -> bool {
         self.draining_since_ms.is_some()
+    }
+
+    /// Looks at requests from now on, if one of these limits is set, or if an application has routes with bounds of their own.
+    pub(crate) fn guard(&mut self, config: AdmissionConfig, has_routes: bool) {
+        self.admission = Admission::new(config);
+        self.is_guarded = self.admission.is_needed() || has_routes;
+        self.refusals.has_path_bounds = self.is_guarded;
+    }
+
+    /// The bounds of requests without a rule.
+    pub(crate) fn usual_bounds(&self) -> Bounds {
+        Bounds {
+            body_bytes_max: self.limits.body_bytes_max,
+            handler_timeout_ms: self.timeouts.handler_timeout_ms,
+        }
     }
 
     /// Replaces the access log.

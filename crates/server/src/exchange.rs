@@ -19,6 +19,7 @@ use crate::id::ExchangeId;
 use crate::mailbox::Command;
 use crate::responder::Responder;
 use crate::response::{FilePart, Response};
+use crate::timeouts::Timeouts;
 
 use self::output::Output;
 
@@ -81,6 +82,8 @@ pub(crate) struct Exchange {
     pub(crate) progress: Progress,
     /// When the handler's time to start its response began.
     pub(crate) started_ms: u64,
+    /// How long it has for that; 0 = as long as it takes.
+    pub(crate) handler_timeout_ms: u64,
     /// The handler has started to respond and holds back the head until the first part. Updated only when the handler's time is over.
     pub(crate) has_begun: bool,
     /// Something was written since the application was last notified that everything was sent.
@@ -93,18 +96,24 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// An exchange that waits for its handler from now on.
-    pub(crate) fn new(id: ExchangeId, now_ms: u64) -> Exchange {
+    /// An exchange that waits for its handler from now on, and so long.
+    pub(crate) fn new(id: ExchangeId, now_ms: u64, handler_timeout_ms: u64) -> Exchange {
         Exchange {
             id,
             progress: Progress::Waiting,
             started_ms: now_ms,
+            handler_timeout_ms,
             has_begun: false,
             awaits_writable: false,
             out: Output::default(),
             record: Record::default(),
             lent_bytes: 0,
         }
+    }
+
+    /// When the handler's time to start its response ends.
+    pub(crate) fn handler_deadline_ms(&self) -> u64 {
+        Timeouts::end_ms(self.started_ms, self.handler_timeout_ms)
     }
 
     /// Executes a handler's command.

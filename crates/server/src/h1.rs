@@ -7,6 +7,7 @@
 //! | `Idle` | part of a head arrives | `Head` |
 //! | `Idle`, `Head` | a whole head arrives; the request may start | `Idle` (the response is complete, or an exchange is queued), `Content`, or `Closing` |
 //! | `Idle`, `Head` | a whole head arrives; the request may not start yet | `Waiting` for what stops it |
+//! | `Idle`, `Head` | a whole head arrives; too many requests run | `Waiting` for a place |
 //! | `Idle`, `Head` | a handshake of a WebSocket arrives | `Handshake` |
 //! | `Handshake` | the application accepts | `Upgraded`, and the connection becomes a WebSocket |
 //! | `Handshake` | the application refuses | `Closing` |
@@ -23,6 +24,7 @@
 //!
 //! Only [`deadlines`] decides who owes the next move, and until when.
 
+mod admission;
 mod content;
 mod deadlines;
 mod file;
@@ -63,6 +65,8 @@ enum For {
     Socket,
     /// The connection's next turn.
     Turn,
+    /// Until fewer requests of the worker run.
+    Place,
 }
 
 /// How a connection ends after it has stopped reading.
@@ -164,7 +168,7 @@ impl H1 {
     pub(crate) fn peer_ended<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let now_ms = turn.now_ms();
         turn.link.note_peer_end(now_ms);
-        if self.open_exchanges().next().is_some() {
+        if self.open_exchanges().next().is_some() || self.waits_for_place() {
             turn.link.watch_departure(now_ms);
         }
     }

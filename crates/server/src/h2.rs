@@ -21,6 +21,7 @@
 //!
 //! Only [`deadlines`] decides who owes the next move, and until when.
 
+mod admission;
 mod closing;
 mod content;
 mod deadlines;

@@ -21,8 +21,8 @@ settings! {
             "Maximum unsent response bytes of a connection; beyond it none of its further requests is started. Over HTTP/2 only if as many complete responses wait as pipelined_exchanges_max says, so that a client may read one slowly.";
         pipelined_exchanges_max: 16, "count",
             "Maximum pipelined requests of one connection that run concurrently; beyond it reading pauses. Over HTTP/2, see send_buffer_bytes_max.";
-        queued_requests_max: 1024, "count",
-            "Maximum requests that wait for a thread to call a WSGI application; one more gets 503. Idle connections do not count.";
+        queue_max: 1024, "count",
+            "Maximum requests of one worker that wait for the application: for a thread (WSGI), or because concurrency_max run. One more gets 503. Idle connections do not count.";
         whole_content_bytes_max: 1048576, "bytes",
             "Maximum length of content that is read completely before a thread calls a WSGI application, so that a slow upload occupies no thread. The application reads longer content as it arrives. Chunked content is always read first.";
         spool_bytes_max: 67108864, "bytes",
@@ -49,6 +49,20 @@ settings! {
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
         tls_handshakes_max: 1024, "count",
             "Maximum TLS handshakes of one worker that are under way. A client has a place from its whole ClientHello on. Further clients wait for one, within tls_handshake_timeout_ms; while they do, a client loses its place after 2 s, or sooner if more wait than there are places (500 ms at least). Each takes about 20 KiB (64 KiB at most) and less than a millisecond of processor time; with 1024 places a round trip of 300 ms still allows 3,000 per second.";
+    }
+}
+
+settings! {
+    /// Limits that are off by default, because what is right depends on the application and its clients.
+    OptionalLimits, "optional limit", {
+        concurrency_max: 0, "count",
+            "Maximum requests of one worker that run at once, in coroutines; further ones wait (queue_max, queue_timeout_ms). A request runs until its handler has ended. WebSockets and handlers that are no coroutines do not count. WSGI applications have threads instead. 0 = no limit.";
+        client_connections_max: 0, "count",
+            "Maximum connections that one client may have open to one worker; one more gets 503 and is closed, with TLS it is closed. Trusted proxies are not limited; behind proxy_protocol, the client that they name is. 0 = no limit.";
+        client_requests_per_s_max: 0, "requests per second",
+            "Maximum rate of one client's requests, of all workers together; more get 429 with Retry-After. A stream of HTTP/2 and the handshake of a WebSocket are requests. The client is that which trusted proxies name; they themselves are not limited. 0 = no limit.";
+        client_burst_max: 0, "count",
+            "Maximum requests of one client that may come at once, before client_requests_per_s_max applies. 0 = as many as in one second.";
     }
 }
 

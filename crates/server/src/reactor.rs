@@ -12,6 +12,7 @@ mod handshakes;
 mod interlude;
 mod mail;
 mod pass;
+mod queue;
 mod reaping;
 mod relief;
 mod rush;
@@ -37,7 +38,9 @@ use self::interlude::Postponed;
 use crate::access_log::AccessLog;
 use crate::app::App;
 use crate::connection::Connection;
+use crate::connection::admission::Surplus;
 use crate::context::Context;
+use crate::context::admission::AdmissionConfig;
 use crate::context::budget::Budget;
 use crate::context::metrics::{Metrics, Refusal, Scarce};
 use crate::context::proxies::Proxies;
@@ -99,6 +102,8 @@ pub struct Config {
     pub slow: Option<Arc<SlowRequests>>,
     /// Bytes that all connections of a worker may hold; 0 for any amount.
     pub memory_bytes_max: u64,
+    /// Limits that are off by default, and bounds by path.
+    pub admission: AdmissionConfig,
 }
 
 /// A server that runs when its owner calls it, without a thread of its own.
@@ -176,6 +181,7 @@ impl<A: App> Worker<A> {
         context.watch(config.slow.map(Slow::new));
         context.budget = Budget::new(config.memory_bytes_max);
         context.refusals = Refusals::with_handshakes(config.reports_handshakes);
+        context.guard(config.admission, app.has_bounds());
         Ok(Worker {
             app,
             context,
@@ -339,7 +345,12 @@ impl<A: App> Worker<A> {
         if has_mail || !self.turns.is_empty() || self.has_events() || self.has_handshakes() {
             return Some(0);
         }
+        let queue_in_ms = match self.context.has_queue() {
+            true => Some(self.queue_wait_ms()),
+            false => None,
+        };
         let waits_ms = [
+            queue_in_ms,
             self.timers.wait_ms(now_ms),
             self.accepting.wait_ms(now_ms),
             reports_in_ms,
@@ -398,11 +409,10 @@ impl<A: App> Worker<A> {
     /// Adds a connection and reads at once, unless it uses TLS: a new client has usually sent its request already.
     fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
         self.context.metrics.accepted();
-        let is_short = self.is_short();
-        let is_full = !is_short && self.admitted() >= self.connections_max();
-        let is_surplus = is_short || is_full && !self.reap(Scarce::Places);
-        if is_surplus {
-            self.note_surplus(is_short);
+        let surplus = self.surplus(&client);
+        if let Some(surplus) = surplus {
+            self.note_surplus(surplus, &client);
+            let is_short = surplus == Surplus::OfMemory;
             let has_place = !is_short || self.connections.len() < self.connections.capacity();
             // A response would need a handshake.
             let has_place = has_place && !transport.is_secure();
@@ -410,7 +420,7 @@ impl<A: App> Worker<A> {
                 return;
             }
         }
-        self.turned_away += usize::from(is_surplus);
+        self.turned_away += usize::from(surplus.is_some());
         // Connections served earlier in this pass took time.
         let now_ms = self.context.clock.tick();
         self.generation = (self.generation + 1) % GENERATIONS;
@@ -433,8 +443,8 @@ impl<A: App> Worker<A> {
             self.reminders.resize(key + 1, u64::MAX);
         }
         self.with_connection(key, |connection, context, app, receive| {
-            if is_surplus {
-                connection.turn_away(context, app, is_short)
+            if let Some(surplus) = surplus {
+                connection.turn_away(context, app, surplus)
             } else if connection.handshake().is_some() {
                 // An event follows, and then its turn among the handshakes.
                 Fate::Open
@@ -446,18 +456,31 @@ impl<A: App> Worker<A> {
         self.send_before_next();
     }
 
-    #[cold]
-    fn note_surplus(&mut self, is_short: bool) {
-        match is_short {
-            true => self.context.note_shortage(SPARE_BYTES),
-            false => self.context.refusals.add_connection(),
+    /// Why one more connection cannot be served, if so.
+    #[inline]
+    fn surplus(&mut self, client: &Peer) -> Option<Surplus> {
+        if self.is_short() {
+            return Some(Surplus::OfMemory);
         }
-        let why = if is_short {
-            Refusal::Memory
-        } else {
-            Refusal::Limit
-        };
-        self.context.metrics.refused(why);
+        if self.admitted() >= self.connections_max() && !self.reap(Scarce::Places) {
+            return Some(Surplus::OfAll);
+        }
+        let key = self.connections.vacant_key();
+        (!self.context.takes_client(key, client)).then_some(Surplus::OfClient)
+    }
+
+    #[cold]
+    fn note_surplus(&mut self, surplus: Surplus, client: &Peer) {
+        let context = &mut self.context;
+        match surplus {
+            Surplus::OfMemory => context.note_shortage(SPARE_BYTES),
+            Surplus::OfAll => context.refusals.add_connection(),
+            Surplus::OfClient => return context.refuse_client(client),
+        }
+        context.metrics.refused(match surplus {
+            Surplus::OfMemory => Refusal::Memory,
+            Surplus::OfAll | Surplus::OfClient => Refusal::Limit,
+        });
     }
 
     /// The number of connections being served.
@@ -536,6 +559,7 @@ impl<A: App> Worker<A> {
         if let Some(connection) = self.connections.try_remove(key) {
             self.turned_away -= usize::from(connection.is_turned_away());
             self.context.responder.batch.exits.close(connection.id());
+            self.context.connection_ends(connection.id());
             connection.close(&self.poller, &mut self.context, fate);
             self.open.fetch_sub(1, Ordering::Relaxed);
             self.context.metrics.set_open(self.connections.len());

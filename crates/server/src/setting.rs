@@ -5,7 +5,7 @@
 pub struct Setting {
     /// Its name, which ends in the unit.
     pub name: &'static str,
-    /// `"limit"` or `"timeout"`.
+    /// `"limit"`, `"optional limit"` or `"timeout"`.
     pub kind: &'static str,
     /// The default value.
     pub default: u64,

@@ -25,7 +25,7 @@ settings! {
         handler_timeout_ms: 60000, "milliseconds",
             "Maximum time until a handler starts to respond, asynchronous or in a thread. Then the client gets 503 and the handler is cancelled, except in a thread, where the view keeps running.";
         queue_timeout_ms: 30000, "milliseconds",
-            "Maximum time a request waits for a thread to call a WSGI application; then it gets 503. Longer than a short overload, shorter than clients wait.";
+            "Maximum time a request waits for the application (queue_max); then it gets 503, and is never begun. Longer than a short overload, shorter than clients wait.";
         websocket_ping_interval_ms: 20000, "milliseconds",
             "Time without input from a WebSocket's client after which it gets a ping, up to an eighth earlier, so that not all are pinged at once. Shorter than the 60 s after which proxies close idle connections. 0 sends none.";
         websocket_ping_timeout_ms: 20000, "milliseconds",

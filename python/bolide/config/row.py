@@ -10,12 +10,26 @@ from bolide.config.option import Kind, Number
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
 LOGGING, RESPONDING, TLS, WEBSOCKET = "Logging", "Responding", "TLS", "WebSocket"
-PROXIES = "Proxies"
-GROUPS = (APPLICATION, LISTENING, TLS, PROXIES, PROCESSES, LOGGING, RESPONDING, WEBSOCKET)
+PROXIES, REQUESTS = "Proxies", "Requests"
+GROUPS = (
+    APPLICATION,
+    LISTENING,
+    TLS,
+    PROXIES,
+    PROCESSES,
+    LOGGING,
+    REQUESTS,
+    RESPONDING,
+    WEBSOCKET,
+)
 """In the order of the documentation; limits and timeouts follow."""
 CORE_NUMBER_MAX = 2**40
 """A tebibyte, or 35 years in milliseconds: more than anyone needs, and sums fit into 64 bits."""
-CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}
+CORE_GROUPS = {
+    "limit": "Limits",
+    "optional limit": "Limits that are off by default",
+    "timeout": "Timeouts",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +62,7 @@ def row(default: object, kind: Kind, group: str, help: str, *, unit: str = "") -
 
 
 def core_option(name: str, kind: str, default: int, unit: str, help: str) -> Option:
-    """Create the row of a number that the core enforces; only a timeout can be switched off."""
-    least, note = (0, "0 = off") if kind == "timeout" else (1, "")
+    """Create the row of a number that the core enforces; a limit cannot be switched off."""
+    least, note = (1, "") if kind == "limit" else (0, "0 = off")
     number = Number(least, CORE_NUMBER_MAX, note, unit=unit)
     return Option(name, number, default, CORE_GROUPS[kind], help, unit)

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Literal
 
 from bolide import _core
-from bolide.config import configfile, logs, places, proxies, tls
+from bolide.config import admission, configfile, logs, places, proxies, tls
 from bolide.config.address import Address
 from bolide.config.mistakes import refuse_mistyped, remedy
 from bolide.config.option import (
@@ -65,7 +65,7 @@ Channel = Literal["flag", "keyword"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(logs.LoggingOptions):
+class Settings(admission.RequestOptions, logs.LoggingOptions):
     """The validated value of every option."""
 
     interface: str = row(
@@ -446,6 +446,7 @@ class Settings(logs.LoggingOptions):
         """Return the options of `_core.Server`."""
         return {
             **self.core,
+            **self.request_options(),
             "server_header": self.server_header,
             "h2c": self.h2c,
             "access_log": access_log_fd,
@@ -520,6 +521,7 @@ def resolve(
     core = {name: values.pop(name) for name, *_ in _core.settings()}
     resolved = Settings(core=core, channel=channel, **values)
     proxies.check(resolved)
+    admission.check(resolved)
     return resolved
 
 

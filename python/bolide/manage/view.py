@@ -33,7 +33,7 @@ def top_text(
         f"traffic    in {_size(rates.received_bytes)}/s  out {_size(rates.sent_bytes)}/s",
         f"open       connections {samples.get('bolide_connections', 0):,.0f}"
         f"  WebSockets {samples.get('bolide_websockets', 0):,.0f}"
-        f"  waiting WSGI requests {samples.get('bolide_wsgi_requests_waiting', 0):,.0f}",
+        f"  waiting requests {samples.get('bolide_requests_waiting', 0):,.0f}",
         f"held       {_size(samples.get('bolide_held_bytes', 0))}",
     ]
     return "\n".join([*_server_lines(status), *lines, "", *_worker_lines(status, per_worker)])

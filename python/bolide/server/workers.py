@@ -579,7 +579,9 @@ class Workers:
 
 
 def with_siblings(job: worker.Job) -> worker.Job:
-    """Return the job with seats for its number of workers; one worker alone needs none."""
+    """Return the job with what its workers share; one worker alone needs no seat."""
+    if job.settings.core["client_requests_per_s_max"]:
+        _core.share_client_rates()
     seats = capacity.seats(job.settings.workers)
     return job if job.seats >= seats else replace(job, siblings=_core.Siblings(seats), seats=seats)
 

@@ -11,11 +11,12 @@ import logging
 import re
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from bolide import _core
 from bolide.errors import ClientDisconnected, RegistrationError, SignatureError
 from bolide.web import foreign
+from bolide.web.bounds import Bounds, checked_bounds
 from bolide.web.failure import ErrorHandler, ErrorKey, FailureTable
 from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
@@ -71,18 +72,27 @@ class App:
         return self._native
 
     def add_route(
-        self, path: str, handler: Callable[..., Any], methods: Iterable[str] = ("GET",)
+        self,
+        path: str,
+        handler: Callable[..., Any],
+        methods: Iterable[str] = ("GET",),
+        *,
+        body_bytes_max: int | None = None,
+        handler_timeout_ms: int | None = None,
     ) -> None:
         """Register a handler for the methods of a path pattern.
 
         `path` is literal except for `{name}`, `{name:int}` and, as the last segment, `{name:path}`.
-        A GET route also serves HEAD unless HEAD has its own route.
+        A GET route also serves HEAD unless HEAD has its own route. The content of its requests may
+        have `body_bytes_max` bytes, and the handler `handler_timeout_ms` milliseconds to begin its
+        response (0: no limit), instead of what the server's settings say.
 
         Raises:
-            RegistrationError: the pattern or a method is malformed, or the route exists.
+            RegistrationError: the pattern, a method or a bound is malformed, or the route exists.
             SignatureError: the handler's parameters do not fit the pattern.
         """
         binding = bind(handler, path)
+        bounds = checked_bounds(handler, body_bytes_max, handler_timeout_ms)
         for method in _checked_methods(methods, path):
             try:
                 self._native.add_route(
@@ -92,6 +102,7 @@ class App:
                     binding.positional,
                     binding.keyword,
                     binding.is_async,
+                    *bounds,
                 )
             except ValueError as error:
                 raise self._refusal(handler, method, path, error) from None
@@ -110,17 +121,24 @@ class App:
             "give one of them another path or method"
         )
 
-    def route(self, path: str, methods: Iterable[str] = ("GET",)) -> Callable[[H], H]:
+    def route(
+        self, path: str, methods: Iterable[str] = ("GET",), **bounds: Unpack[Bounds]
+    ) -> Callable[[H], H]:
         """Decorate a handler, as `add_route` registers it.
 
         Raises:
             RegistrationError, SignatureError: when decorating, as `add_route`; the first also if
                 there is no path.
         """
-        return self._route("route", path, methods)
+        return self._route("route", path, methods, bounds)
 
-    def _route(self, name: str, path: str, methods: Iterable[str]) -> Callable[[H], H]:
-        return self._decorator(name, path, lambda path, call: self.add_route(path, call, methods))
+    def _route(
+        self, name: str, path: str, methods: Iterable[str], bounds: Bounds
+    ) -> Callable[[H], H]:
+        def add(path: str, handler: Callable[..., Any]) -> None:
+            self.add_route(path, handler, methods, **bounds)
+
+        return self._decorator(name, path, add)
 
     def _decorator(
         self, name: str, path: str, add: Callable[[str, Callable[..., Any]], None]
@@ -135,33 +153,33 @@ class App:
 
         return decorate
 
-    def get(self, path: str) -> Callable[[H], H]:
+    def get(self, path: str, **bounds: Unpack[Bounds]) -> Callable[[H], H]:
         """Decorate the handler of GET, and of HEAD unless it has its own; see `route`."""
-        return self._route("get", path, ("GET",))
+        return self._route("get", path, ("GET",), bounds)
 
-    def head(self, path: str) -> Callable[[H], H]:
+    def head(self, path: str, **bounds: Unpack[Bounds]) -> Callable[[H], H]:
         """Decorate the handler of HEAD; see `route`."""
-        return self._route("head", path, ("HEAD",))
+        return self._route("head", path, ("HEAD",), bounds)
 
-    def post(self, path: str) -> Callable[[H], H]:
+    def post(self, path: str, **bounds: Unpack[Bounds]) -> Callable[[H], H]:
         """Decorate the handler of POST; see `route`."""
-        return self._route("post", path, ("POST",))
+        return self._route("post", path, ("POST",), bounds)
 
-    def put(self, path: str) -> Callable[[H], H]:
+    def put(self, path: str, **bounds: Unpack[Bounds]) -> Callable[[H], H]:
         """Decorate the handler of PUT; see `route`."""
-        return self._route("put", path, ("PUT",))
+        return self._route("put", path, ("PUT",), bounds)
 
-    def patch(self, path: str) -> Callable[[H], H]:
+    def patch(self, path: str, **bounds: Unpack[Bounds]) -> Callable[[H], H]:
         """Decorate the handler of PATCH; see `route`."""
-        return self._route("patch", path, ("PATCH",))
+        return self._route("patch", path, ("PATCH",), bounds)
 
-    def delete(self, path: str) -> Callable[[H], H]:
+    def delete(self, path: str, **bounds: Unpack[Bounds]) -> Callable[[H], H]:
         """Decorate the handler of DELETE; see `route`."""
-        return self._route("delete", path, ("DELETE",))
+        return self._route("delete", path, ("DELETE",), bounds)
 
-    def options(self, path: str) -> Callable[[H], H]:
+    def options(self, path: str, **bounds: Unpack[Bounds]) -> Callable[[H], H]:
         """Decorate the handler of OPTIONS; see `route`."""
-        return self._route("options", path, ("OPTIONS",))
+        return self._route("options", path, ("OPTIONS",), bounds)
 
     def websocket(self, path: str) -> Callable[[H], H]:
         """Decorate the handler of WebSockets that are opened at a path pattern, as in `route`.

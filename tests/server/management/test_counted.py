@@ -142,11 +142,11 @@ def test_requests_that_wait_for_a_thread(start: Start, tmp_path: Path, is_mounte
     for _ in range(3):
         waiting.append(managed.server.connect())
         waiting[-1].send(b"GET /open HTTP/1.1\r\nHost: test\r\n\r\n")
-    counted(managed, "wsgi_requests_waiting", 3)
+    counted(managed, "requests_waiting", 3)
     reset(waiting.pop())
-    counted(managed, "wsgi_requests_waiting", 2)
+    counted(managed, "requests_waiting", 2)
     os.kill(managed.status()["workers"][0]["pid"], 9)
-    counted(managed, "wsgi_requests_waiting", 0)
+    counted(managed, "requests_waiting", 0)
     for each in waiting:
         each.socket.close()
 

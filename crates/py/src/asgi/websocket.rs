@@ -139,6 +139,10 @@ struct RunningSocket {
 }
 
 impl Completion for RunningSocket {
+    fn is_of_request(&self) -> bool {
+        false
+    }
+
     fn returned(
         &mut self,
         py: Python<'_>,

@@ -128,6 +128,10 @@ impl Mounted {
         &self.native.calls.runner.exchanges
     }
 
+    pub(super) fn native(&self) -> &Native {
+        &self.native
+    }
+
     /// Whether a request that asks for a WebSocket is a handshake: a native route comes first, even one for other requests.
     pub(super) fn takes_websocket(&self, head: Head<'_>) -> bool {
         if self.native.takes_websocket(head) || self.native.has_route(head) {

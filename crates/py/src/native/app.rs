@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use server::{
-    Abort, ExchangeId, Head, Match, Offer, Outcome, Parameters, Pulled, Responder, Router,
+    Abort, ExchangeId, Head, Match, Offer, Outcome, Overrides, Parameters, Pulled, Responder,
+    Router,
 };
 use wire::Method;
 
@@ -57,6 +58,25 @@ impl Native {
     /// Whether a WebSocket may be opened at the path of a request.
     pub(crate) fn takes_websocket(&self, head: Head<'_>) -> bool {
         has_path(&self.table.sockets, head)
+    }
+
+    /// Whether some routes have bounds of their own.
+    pub(crate) fn has_bounds(&self) -> bool {
+        let table = self.app.get().table();
+        let mut routes = table.routes.iter();
+        routes.any(|route| route.bounds != Overrides::default())
+    }
+
+    /// See [`server::App::bounds`].
+    pub(crate) fn bounds(&self, head: &Head<'_>) -> Overrides {
+        let mut parameters = Parameters::default();
+        let (method, name) = (head.method(), head.method_name());
+        let router = &self.table.router;
+        match router.find(method, name, head.path(), &mut parameters) {
+            Match::Route(index) => self.table.routes.get(index),
+            Match::OtherMethods(_) | Match::None => None,
+        }
+        .map_or_else(Overrides::default, |route| route.bounds)
     }
 
     /// Whether a handler serves the path, whatever the method.

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyString, PyTuple};
-use server::{MessageKind, PatternError, Router, pattern_parameters};
+use server::{MessageKind, Overrides, PatternError, Router, pattern_parameters};
 
 use crate::native::request::Parameter;
 use crate::native::websocket::{Sendable, prepare_class, sendable};
@@ -50,6 +50,8 @@ pub(crate) struct Route {
     /// The parameters that the handler takes, as indexes; positional ones first.
     pub(crate) taken: Vec<usize>,
     pub(crate) names: Option<Py<PyTuple>>,
+    /// What bounds its requests, as far as it differs from the server's settings.
+    pub(crate) bounds: Overrides,
 }
 
 impl Route {
@@ -80,6 +82,7 @@ impl Route {
             parameters: all.into(),
             taken,
             names,
+            bounds: Overrides::default(),
         })
     }
 }
@@ -175,6 +178,7 @@ impl NativeApp {
     }
 
     /// Adds a route; ValueError with a one-line message for an invalid pattern or a duplicate route.
+    #[pyo3(signature = (method, pattern, handler, parameters, keyword_parameters, is_async, body_bytes_max=None, handler_timeout_ms=None))]
     #[allow(
         clippy::too_many_arguments,
         reason = "the same arguments as the stub names"
@@ -188,14 +192,20 @@ impl NativeApp {
         parameters: Vec<String>,
         keyword_parameters: Vec<String>,
         is_async: bool,
+        body_bytes_max: Option<u64>,
+        handler_timeout_ms: Option<u64>,
     ) -> PyResult<()> {
-        let route = Route::new(
+        let mut route = Route::new(
             py,
             pattern,
             handler,
             (&parameters, &keyword_parameters),
             is_async,
         )?;
+        route.bounds = Overrides {
+            body_bytes_max,
+            handler_timeout_ms,
+        };
         self.change(py, |table| {
             // From here on nothing may fail: routes and the router's numbers must match.
             table.router.add(method, pattern).map_err(refused)?;

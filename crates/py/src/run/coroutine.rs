@@ -34,6 +34,11 @@ pub(crate) enum Ahead {
 
 /// The purpose of a coroutine: what its end means for its exchange. `context` is the one to run Python in, None if it is the current one.
 pub(crate) trait Completion: Send + Sync {
+    /// Whether its handler responds to a request, instead of serving a WebSocket.
+    fn is_of_request(&self) -> bool {
+        true
+    }
+
     /// The coroutine returned.
     ///
     /// # Errors

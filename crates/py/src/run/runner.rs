@@ -85,12 +85,13 @@ impl Runner {
         coroutine: Bound<'_, PyAny>,
         completion: Box<dyn Completion>,
     ) -> PyResult<Option<Py<PyAny>>> {
+        let running = Running::new(&self.exchanges, completion.is_of_request());
         let work = Suspended {
             coroutine: coroutine.unbind(),
             context: None,
             ahead: None,
             completion,
-            running: Running::new(&self.exchanges),
+            running,
         };
         let number = work.running.number();
         let task = self.tasks.create(py, work)?;
@@ -108,12 +109,13 @@ impl Runner {
         future: Bound<'_, PyAny>,
         completion: Box<dyn Completion>,
     ) -> PyResult<Option<Py<PyAny>>> {
+        let running = Running::new(&self.exchanges, completion.is_of_request());
         let work = Suspended {
             coroutine: coroutine.unbind(),
             context: Some(self.contexts.take(py)?),
             ahead: Some(Ahead::Yielded(Yielded::of(future))),
             completion,
-            running: Running::new(&self.exchanges),
+            running,
         };
         let number = work.running.number();
         let task = self.tasks.suspended(py, work)?;

@@ -17,6 +17,8 @@ pub(crate) struct RunningTasks {
 #[derive(Default)]
 struct State {
     last: u64,
+    /// Those among them that are no WebSockets.
+    requests: usize,
     tasks: HashMap<u64, Option<Py<PyAny>>>,
 }
 
@@ -30,6 +32,11 @@ impl RunningTasks {
         self.state().tasks.is_empty()
     }
 
+    /// How many of them are for requests, and not for WebSockets.
+    pub(crate) fn requests(&self) -> usize {
+        self.state().requests
+    }
+
     /// Those that have not ended.
     pub(crate) fn all(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
         let state = self.state();
@@ -41,17 +48,20 @@ impl RunningTasks {
 /// A handler that is running in a task until this is dropped.
 pub(crate) struct Running {
     number: u64,
+    is_of_request: bool,
     exchanges: Arc<Exchanges>,
 }
 
 impl Running {
-    pub(crate) fn new(exchanges: &Arc<Exchanges>) -> Running {
+    pub(crate) fn new(exchanges: &Arc<Exchanges>, is_of_request: bool) -> Running {
         let mut state = exchanges.running.state();
         state.last += 1;
+        state.requests += usize::from(is_of_request);
         let number = state.last;
         state.tasks.insert(number, None);
         Running {
             number,
+            is_of_request,
             exchanges: Arc::clone(exchanges),
         }
     }
@@ -73,6 +83,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let (task, was_last) = {
             let mut state = self.exchanges.running.state();
+            state.requests -= usize::from(self.is_of_request);
             (state.tasks.remove(&self.number), state.tasks.is_empty())
         };
         // Dropped only now, since that may run Python.

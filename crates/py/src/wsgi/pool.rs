@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use net::memory::{NoMemory, copy};
 use net::{Numbers, Peer, TlsDetails};
-use server::metrics::WAITING_REQUESTS;
+use server::metrics::{QUEUE_FULL, QUEUE_TIMEOUT, WAITING_REQUESTS};
 use server::{Command, Config, ExchangeId, Forwarded, OwnedHead, Response};
 
 use super::fairness::Rounds;
@@ -85,6 +85,8 @@ struct Queue {
     numbers: Option<Numbers>,
     /// How many of them are shown.
     shown: u64,
+    /// How long a job may wait, if that is limited.
+    timeout: Option<Duration>,
 }
 
 impl Pool {
@@ -118,6 +120,7 @@ impl Pool {
                 is_closed: false,
                 numbers: None,
                 shown: 0,
+                timeout: None,
             }),
             arrived: Condvar::new(),
             lanes: (0..threads).map(|_| lane()).collect(),
@@ -145,7 +148,23 @@ impl Pool {
 
     /// The next job, if there is one, which the lane then represents.
     pub(super) fn take(&self, lane: &Lane) -> Option<Job> {
-        self.queue().take(lane)
+        self.take_from(&mut self.queue(), lane)
+    }
+
+    /// The next job that has not waited too long. One that has is refused here, and never begun.
+    fn take_from(&self, queue: &mut Queue, lane: &Lane) -> Option<Job> {
+        loop {
+            match queue.take(lane, Instant::now())? {
+                Ok(job) => return Some(job),
+                Err(Late(id)) => self.refuse_late(queue, id),
+            }
+        }
+    }
+
+    fn refuse_late(&self, queue: &Queue, id: ExchangeId) {
+        queue.count(QUEUE_TIMEOUT);
+        self.reports.add(|counts| counts.late += 1);
+        self.outbox.post(id, Command::Respond(unavailable()));
     }
 
     /// Waits for a job; `None` when the pool is closed. Must not be called with the interpreter attached.
@@ -155,7 +174,7 @@ impl Pool {
             if queue.is_closed {
                 return None;
             }
-            if let Some(job) = queue.take(lane) {
+            if let Some(job) = self.take_from(&mut queue, lane) {
                 return Some(job);
             }
             queue.idle += 1;
@@ -214,14 +233,30 @@ impl Queue {
         }
     }
 
-    fn take(&mut self, lane: &Lane) -> Option<Job> {
+    /// Counts a request that is refused.
+    fn count(&self, cause: usize) {
+        if let Some(numbers) = self.numbers {
+            numbers.add_from_any(cause, 1);
+        }
+    }
+
+    fn take(&mut self, lane: &Lane, now: Instant) -> Option<Result<Job, Late>> {
         let job = self.jobs.pop_front()?;
         self.show();
+        if self.is_late(&job, now) {
+            self.rounds.leave(job.id.connection(), None);
+            return Some(Err(Late(job.id)));
+        }
         self.rounds.leave(job.id.connection(), Some(job.round));
         // Under the queue's lock, so that a job is always found, here or in its lane.
         lane.begin(job.id, &job.head, job.has_peer_ended);
-        self.progress = Instant::now();
-        Some(job)
+        self.progress = now;
+        Some(Ok(job))
+    }
+
+    fn is_late(&self, job: &Job, now: Instant) -> bool {
+        self.timeout
+            .is_some_and(|timeout| now.saturating_duration_since(job.queued) >= timeout)
     }
 
     /// Adds a job after those of its round.
@@ -261,6 +296,9 @@ impl Queue {
     }
 }
 
+/// A request that has waited too long.
+struct Late(ExchangeId);
+
 /// The result of queueing a request.
 pub(super) enum Taken {
     Yes,
@@ -278,20 +316,20 @@ pub(super) struct Intake {
     /// The state of the queue when it was last checked.
     state: QueueState,
     has_handed_over: bool,
-    queued_requests_max: usize,
-    queue_timeout_ms: u64,
+    queue_max: usize,
 }
 
 impl Intake {
     pub(super) fn new(pool: Arc<Pool>, config: &Config) -> Intake {
-        let queued_requests_max = config.limits.queued_requests_max;
+        let queue_max = config.limits.queue_max;
+        let timeout_ms = config.timeouts.queue_timeout_ms;
+        pool.queue().timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
         Intake {
             pool,
             arriving: Vec::new(),
             state: QueueState::default(),
             has_handed_over: false,
-            queued_requests_max: usize::try_from(queued_requests_max).unwrap_or(usize::MAX),
-            queue_timeout_ms: config.timeouts.queue_timeout_ms,
+            queue_max: usize::try_from(queue_max).unwrap_or(usize::MAX),
         }
     }
 
@@ -307,6 +345,7 @@ impl Intake {
             let state = self.pool.queue().state();
             self.state = state;
             if !self.has_room() {
+                self.pool.queue().count(QUEUE_FULL);
                 self.pool.reports.add(|counts| counts.full += 1);
                 return Taken::Full;
             }
@@ -340,7 +379,7 @@ impl Intake {
 
     fn has_room(&self) -> bool {
         let waiting = self.state.jobs + self.arriving.len();
-        waiting < self.queued_requests_max + self.state.idle
+        waiting < self.queue_max + self.state.idle
     }
 
     /// The request ended before its response was complete.
@@ -418,20 +457,16 @@ impl Intake {
     /// Refuses requests that have waited too long. The oldest is not always the next one.
     fn refuse_late(&self, queue: &mut Queue, now: Instant) {
         let since_check = now.saturating_duration_since(queue.late_check);
-        if self.queue_timeout_ms == 0 || since_check.as_millis() < u128::from(LATE_MS) {
+        if queue.timeout.is_none() || since_check.as_millis() < u128::from(LATE_MS) {
             return;
         }
         queue.late_check = now;
-        let timeout = Duration::from_millis(self.queue_timeout_ms);
-        queue.remove(|job| {
-            let is_late = now.saturating_duration_since(job.queued) >= timeout;
-            if is_late {
-                self.pool.reports.add(|counts| counts.late += 1);
-                let response = Command::Respond(unavailable());
-                self.pool.outbox.post(job.id, response);
-            }
-            is_late
-        });
+        let late = queue.jobs.iter().filter(|job| queue.is_late(job, now));
+        let late: Vec<ExchangeId> = late.map(|job| job.id).collect();
+        if !late.is_empty() {
+            queue.remove(|job| late.contains(&job.id));
+            late.iter().for_each(|id| self.pool.refuse_late(queue, *id));
+        }
     }
 
     /// Every thread is busy: of those that only wait for their clients, as many as there are requests are to spool.

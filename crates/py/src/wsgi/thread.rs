@@ -266,7 +266,7 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
             log::warning(
                 py,
                 &format!(
-                    "{} request(s) refused with 503: every thread is busy and the queue is full (threads, queued_requests_max)",
+                    "{} request(s) refused with 503: every thread is busy and the queue is full (threads, queue_max)",
                     counts.full
                 ),
             );

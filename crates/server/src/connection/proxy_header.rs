@@ -52,6 +52,11 @@ impl Connection {
                     .transport
                     .take_peeked(room.get_mut(..length).unwrap_or_default());
                 self.is_of(header);
+                let (key, client) = (self.link.id.key, self.link.client);
+                if !context.takes_known_client(key, &client) {
+                    context.refuse_client(&client);
+                    return Some(Fate::Close);
+                }
                 self.header_ends(context)
             }
             Ok(None) if has_ended => Some(Fate::Close),

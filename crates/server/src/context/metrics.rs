@@ -8,12 +8,15 @@ mod families;
 use net::{Clock, Numbers, precise_ns};
 use wire::Method;
 
+pub(crate) use self::families::CLIENT_RATE;
 use self::families::{
     ACCEPTED, CONNECTIONS, DURATION, DURATIONS, HANDSHAKES, HELD, HELD_MAX, LOG_DROPPED, MESSAGES,
     PAUSE, PAUSES, REAPED, RECEIVED, REFUSED, RELIEVED, REQUESTS, SENT, STATUS_OTHER, STATUSES,
     STREAMS, WEBSOCKETS, WEBSOCKETS_OPENED,
 };
-pub use self::families::{BUSY_SINCE_MS, FAMILIES, Family, Kind, Label, WAITING_REQUESTS};
+pub use self::families::{
+    BUSY_SINCE_MS, FAMILIES, Family, Kind, Label, QUEUE_FULL, QUEUE_TIMEOUT, WAITING_REQUESTS,
+};
 
 /// What of a request is counted when its response is complete.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,7 @@ pub(crate) struct Tally {
 pub(crate) enum Refusal {
     Limit,
     Memory,
+    Client,
 }
 
 /// What was done because of the budget of memory.
@@ -208,6 +212,22 @@ impl Metrics {
     pub(crate) fn reaped(&self, scarce: Scarce, count: usize) {
         if let Some(numbers) = self.numbers {
             numbers.add(REAPED + scarce as usize, count as u64);
+        }
+    }
+
+    /// Counts a request that is refused, or shows a number, by its index.
+    #[cold]
+    pub(crate) fn count_refused(&self, cause: usize) {
+        if let Some(numbers) = self.numbers {
+            numbers.add(cause, 1);
+        }
+    }
+
+    /// One more or fewer request waits for the application.
+    #[cold]
+    pub(crate) fn waiting_changed(&self, by: i64) {
+        if let Some(numbers) = self.numbers {
+            numbers.add_from_any(WAITING_REQUESTS, by as u64);
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use net::Peer;
 
+use super::admission::Refused;
 use super::budget::BUDGET;
 use crate::limits::Limits;
 
@@ -44,6 +45,11 @@ const HOLDER: u16 = 6;
 const REAPED: u16 = 7;
 /// Minimum time between two reports of the first two.
 const MEMORY_PAUSE_MS: u64 = 1000;
+/// Stand for requests and connections over a limit that is off by default.
+const QUEUE_FULL: u16 = 8;
+const QUEUE_TIMEOUT: u16 = 9;
+const CLIENT_RATE: u16 = 429;
+const CLIENT_CONNECTIONS: u16 = 10;
 /// Maximum characters of a reason that is not ours.
 const REASON_CHARACTERS_MAX: usize = 200;
 
@@ -65,6 +71,8 @@ pub(crate) struct Refusals {
     memory_reported_ms: Option<u64>,
     /// A line for each failed handshake, if they are wanted.
     handshakes: Option<Vec<String>>,
+    /// Some paths or routes have bounds of their own.
+    pub(crate) has_path_bounds: bool,
 }
 
 impl Refusals {
@@ -92,6 +100,22 @@ impl Refusals {
     #[cold]
     pub(crate) fn add_connection(&mut self) {
         self.count(SURPLUS, "");
+    }
+
+    /// Counts a request over a limit that is off by default.
+    #[cold]
+    pub(crate) fn add_limited(&mut self, refused: Refused) {
+        match refused {
+            Refused::QueueFull => self.count(QUEUE_FULL, ""),
+            Refused::QueueTimeout => self.count(QUEUE_TIMEOUT, ""),
+            Refused::Rate { client, .. } => self.count(CLIENT_RATE, &client.to_string()),
+        }
+    }
+
+    /// Counts a connection of a client that has too many.
+    #[cold]
+    pub(crate) fn add_client_connection(&mut self, client: &Peer) {
+        self.count(CLIENT_CONNECTIONS, &address(client));
     }
 
     /// Counts a request for WebSocket, which is served as if it had not asked for that (RFC 9110 section 7.8).
@@ -214,7 +238,15 @@ impl Refusals {
             }
         }
         self.reported_ms = Some(now_ms);
-        taken.iter().map(|refusal| refusal.line(limits)).collect()
+        let or_of_path = match self.has_path_bounds {
+            true => " or the limit of its path",
+            false => "",
+        };
+        let line = |refusal: &Refusal| match refusal.status {
+            413 => refusal.line(limits) + or_of_path,
+            _ => refusal.line(limits),
+        };
+        taken.iter().map(line).collect()
     }
 }
 
@@ -247,6 +279,26 @@ impl Refusal {
         Some(line)
     }
 
+    /// The line about a limit that is off by default.
+    fn limited_line(&self, plural: &str) -> Option<String> {
+        let (count, client) = (self.count, &self.reason);
+        Some(match self.status {
+            QUEUE_FULL => format!(
+                "refused {count} request{plural} with 503: the queue is full (concurrency_max, queue_max)"
+            ),
+            QUEUE_TIMEOUT => format!(
+                "refused {count} request{plural} with 503: waited too long (concurrency_max, queue_timeout_ms)"
+            ),
+            CLIENT_RATE => format!(
+                "refused {count} request{plural} with 429, the last of {client} (client_requests_per_s_max, client_burst_max)"
+            ),
+            CLIENT_CONNECTIONS => format!(
+                "refused {count} connection{plural} over client_connections_max, the last of {client}"
+            ),
+            _ => return None,
+        })
+    }
+
     fn line(&self, limits: &Limits) -> String {
         let (status, count) = (self.status, self.count);
         let (plural, were) = if count == 1 {
@@ -270,6 +322,9 @@ impl Refusal {
             return format!(
                 "{count} request{plural} asked for WebSocket, which the application does not serve, and {were} served as plain HTTP"
             );
+        }
+        if let Some(line) = self.limited_line(plural) {
+            return line;
         }
         if status == PROXY_HEADER {
             let reason = &self.reason;

@@ -20,6 +20,7 @@ use net::memory::append;
 use crate::app::App;
 use crate::app::head::OwnedHead;
 use crate::context::Context;
+use crate::context::bounds::Bounds;
 use crate::id::ExchangeId;
 use crate::pace::Pace;
 
@@ -95,6 +96,10 @@ pub(crate) struct Inbound {
     held: Vec<u8>,
     /// Bytes decoded so far.
     total_bytes: u64,
+    /// Of its request.
+    bounds: Bounds,
+    /// Its request waits until fewer others run.
+    pub(crate) is_queued: bool,
     pub(crate) is_complete: bool,
     /// The peer waits for a 100 (Continue) before it sends.
     pub(crate) owes_continue: bool,
@@ -123,6 +128,8 @@ impl Inbound {
             taker,
             held: Vec::new(),
             total_bytes: 0,
+            bounds: context.bounds,
+            is_queued: false,
             is_complete: false,
             owes_continue,
             is_withheld: false,
@@ -202,6 +209,11 @@ impl Inbound {
         matches!(self.taker, Taker::Exchange { id, .. } if id == exchange)
     }
 
+    /// The bounds of its request.
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     /// Whether the application is still to be called.
     pub(crate) fn is_for_call(&self) -> bool {
         matches!(self.taker, Taker::Start(_) | Taker::Call(_))
@@ -215,6 +227,7 @@ impl Inbound {
     /// Whether the application can be called now.
     pub(crate) fn is_ready(&self) -> bool {
         match self.taker {
+            _ if self.is_queued => false,
             Taker::Start(_) => true,
             Taker::Call(_) => self.is_complete,
             Taker::Exchange { .. } | Taker::Nobody => false,
@@ -258,7 +271,7 @@ impl Inbound {
         self.total_bytes = self.total_bytes.saturating_add(bytes as u64);
         let earned_before = std::mem::take(&mut self.arriving_bytes);
         self.earn((bytes as u64).saturating_sub(earned_before), context);
-        self.total_bytes <= context.limits.body_bytes_max
+        self.total_bytes <= self.bounds.body_bytes_max
     }
 
     fn earn(&mut self, bytes: u64, context: &Context) {
@@ -295,9 +308,8 @@ impl Inbound {
     }
 
     /// Whether `owed_bytes` more bytes may go to a handler without being held here.
-    pub(crate) fn goes_directly(&self, owed_bytes: u64, context: &Context) -> bool {
-        let is_within =
-            self.total_bytes.saturating_add(owed_bytes) <= context.limits.body_bytes_max;
+    pub(crate) fn goes_directly(&self, owed_bytes: u64) -> bool {
+        let is_within = self.total_bytes.saturating_add(owed_bytes) <= self.bounds.body_bytes_max;
         let is_read = matches!(self.taker, Taker::Exchange { .. });
         is_read && is_within && owed_bytes > 0 && self.held.is_empty()
     }
@@ -318,7 +330,7 @@ impl Inbound {
             Demand::Unasked => context.limits.content_buffer_bytes_max,
             Demand::Ahead => return None,
         };
-        if owed_bytes < ROOM_BYTES_MIN || !self.goes_directly(owed_bytes, context) {
+        if owed_bytes < ROOM_BYTES_MIN || !self.goes_directly(owed_bytes) {
             return None;
         }
         app.content_room(id, usize::try_from(owed_bytes.min(most)).ok()?)
@@ -445,6 +457,7 @@ impl Inbound {
 
     /// The head of the request to be called with its content, and the content.
     pub(crate) fn take_call(&mut self) -> Option<(OwnedHead, Vec<u8>)> {
+        self.is_queued = false;
         match std::mem::replace(&mut self.taker, Taker::Nobody) {
             Taker::Start(head) | Taker::Call(head) => Some((head, std::mem::take(&mut self.held))),
             other => {

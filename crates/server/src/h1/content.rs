@@ -72,7 +72,7 @@ impl Incoming {
     /// The next part of a content of known length that goes straight to its waiting handler.
     fn feed_directly<'a>(&mut self, input: &mut &'a [u8], context: &Context) -> Option<&'a [u8]> {
         let owed = self.decoder.remaining()?;
-        if !self.inbound.has_reader_waiting() || !self.inbound.goes_directly(owed, context) {
+        if !self.inbound.has_reader_waiting() || !self.inbound.goes_directly(owed) {
             return None;
         }
         let Ok(Decoded::Content(part)) = self.decoder.decode(input) else {
@@ -182,7 +182,20 @@ impl H1 {
         if !inbound.is_over(handed) {
             return;
         }
+        if turn.context.is_guarded && inbound.is_for_call() && !self.may_call(turn) {
+            return;
+        }
+        self.call_collected(turn);
+    }
+
+    /// Calls the application with a content that is complete, if it is to be called, and reads the next request.
+    pub(super) fn call_collected<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        let inbound = &mut incoming.inbound;
         let call = inbound.take_call();
+        turn.context.bounds = inbound.bounds();
         let is_persistent = incoming.is_persistent;
         self.content_is_over(turn, is_persistent);
         if let Some((head, content)) = call
@@ -194,7 +207,7 @@ impl H1 {
     }
 
     /// Reads the next request, if one may follow.
-    fn content_is_over<A: App>(&mut self, turn: &Turn<'_, A>, is_persistent: bool) {
+    pub(super) fn content_is_over<A: App>(&mut self, turn: &Turn<'_, A>, is_persistent: bool) {
         match is_persistent {
             // Within a batch, `input` is empty; the caller that serves the batch holds the following bytes.
             true if self.input.is_empty() => {

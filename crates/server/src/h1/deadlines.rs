@@ -11,13 +11,14 @@
 //! | the same, and the peer has ended its side | application | `write_timeout_ms` | truncated |
 //! | an exchange that is not ended, and the peer has ended its side | peer | 500 ms without an acknowledgement (`link/departure.rs`) | the application is notified |
 //! | `Waiting(For::Turn)` | the reactor | its next pass | |
+//! | `Waiting(For::Place)`, or `Content` that is complete and waits for one | other requests | `queue_timeout_ms` (`reactor/queue.rs`) | 503 |
 //!
 //! A connection is in no other state after its turn. Before the first byte and after the last one, the connection itself waits
 //! (`connection.rs`).
 
 use super::content::Incoming;
 use super::input::{Refused, is_head_method};
-use super::{H1, Queued, Reading};
+use super::{Ending, H1, Queued, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
@@ -90,22 +91,20 @@ impl H1 {
             (request_ms, Late::Request),
             (head_ms, Late::Head),
             (content_ms, Late::Content),
-            (self.handler_deadline_ms(context), Late::Handler),
+            (self.handler_deadline_ms(), Late::Handler),
             (self.part_deadline_ms(link, context), Late::Part),
             (self.departure_deadline_ms(link), Late::Departure),
         ];
         all.into_iter().min().unwrap_or((u64::MAX, Late::Delivery))
     }
 
-    fn handler_deadline_ms(&self, context: &Context) -> u64 {
+    fn handler_deadline_ms(&self) -> u64 {
         if self.reader_waits() {
             return u64::MAX;
         }
         let waiting = self.queue.iter().filter(|queued| is_waiting(queued));
-        let starts = waiting.map(|queued| queued.exchange.started_ms);
-        starts.min().map_or(u64::MAX, |since_ms| {
-            Timeouts::end_ms(since_ms, context.timeouts.handler_timeout_ms)
-        })
+        let deadlines = waiting.map(|queued| queued.exchange.handler_deadline_ms());
+        deadlines.min().unwrap_or(u64::MAX)
     }
 
     /// Only sending would show whether a peer that has ended its side is still present.
@@ -123,15 +122,22 @@ impl H1 {
     fn departure_deadline_ms(&self, link: &Link) -> u64 {
         match link.departure_check_ms() {
             u64::MAX => u64::MAX,
-            check_ms => self.open_exchanges().next().map_or(u64::MAX, |_| check_ms),
+            _ if self.open_exchanges().next().is_none() && !self.waits_for_place() => u64::MAX,
+            check_ms => check_ms,
         }
     }
 
     /// Notifies the running handlers if their client seems to be gone.
-    fn check_departure<A: App>(&self, turn: &mut Turn<'_, A>) {
+    fn check_departure<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if turn.link.check_departure(turn.context.clock.now_ms()) {
             self.open_exchanges()
                 .for_each(|exchange| turn.app.peer_ended(exchange.id));
+            if self.waits_for_place() {
+                // Nobody waits for its response.
+                turn.context.leave_queue(turn.link.id, None);
+                self.record_abandoned_call(turn);
+                self.stop_reading(Ending::Unread);
+            }
         }
     }
 
@@ -181,10 +187,8 @@ impl H1 {
     /// Responds for every handler that has exceeded its time and has not started to respond.
     fn end_late_handlers<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let now_ms = turn.now_ms();
-        let timeout_ms = turn.context.timeouts.handler_timeout_ms;
         let is_late = |queued: &&mut Queued| {
-            let end_ms = Timeouts::end_ms(queued.exchange.started_ms, timeout_ms);
-            is_waiting(queued) && end_ms <= now_ms
+            is_waiting(queued) && queued.exchange.handler_deadline_ms() <= now_ms
         };
         let mut is_any = false;
         for queued in self.queue.iter_mut().filter(is_late) {

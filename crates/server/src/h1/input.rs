@@ -6,7 +6,7 @@ use wire::{BodyLength, Progress as Parsed, RequestHead};
 use super::content::Incoming;
 use super::queue::{Encoding, Queued};
 use super::{Ending, For, H1, Reading};
-use crate::app::head::{Head, OwnedHead, ReadHead};
+use crate::app::head::{Head, OwnedHead};
 use crate::app::{Abort, App, Content, Outcome};
 use crate::context::record::Record;
 use crate::context::{Context, REQUEST_SPARE_BYTES};
@@ -168,9 +168,12 @@ impl H1 {
                     return false;
                 }
                 let after = rest.get(head.consumed..).unwrap_or_default();
-                let used = match head.is_forwarded {
+                let used = match head.is_forwarded | turn.context.is_guarded {
                     false => self.begin(turn, head, after),
-                    true => self.begin_forwarded(turn, head, after),
+                    true => match self.begin_guarded(turn, head, after) {
+                        Some(used) => used,
+                        None => return false,
+                    },
                 };
                 *rest = after.get(used..).unwrap_or_default();
                 true
@@ -211,26 +214,11 @@ impl H1 {
             && waiting_bytes() < limits.send_buffer_bytes_max
     }
 
-    /// As [`H1::begin`], for a request that may be a proxy's: its head may have to be another one.
-    #[cold]
-    #[inline(never)]
-    fn begin_forwarded<A: App>(
-        &mut self,
-        turn: &mut Turn<'_, A>,
-        head: &RequestHead<'_>,
-        after: &[u8],
-    ) -> usize {
-        let rewritten = turn.link.rewritten(&turn.context.proxies, head);
-        let read = rewritten.as_ref().and_then(OwnedHead::read);
-        let head = read.as_ref().map_or(head, ReadHead::parsed);
-        self.begin(turn, head, after)
-    }
-
     /// Passes a request to the application. Returns how many of the bytes `after` it were its content.
     ///
     /// A part of both callers: nearly all requests take the way of the first one (bench: calls.py).
     #[inline(always)]
-    fn begin<A: App>(
+    pub(super) fn begin<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         head: &RequestHead<'_>,
@@ -249,7 +237,7 @@ impl H1 {
                 self.call(turn, head, Content::Whole(b""));
                 0
             }
-            BodyLength::Known(length) if length > turn.context.limits.body_bytes_max => {
+            BodyLength::Known(length) if length > turn.context.bounds.body_bytes_max => {
                 self.refuse(turn, Refused::Head(head), 413, CONTENT_TOO_LONG);
                 after.len()
             }
@@ -349,7 +337,7 @@ impl H1 {
                 out: Output::new(taken.unwrap_or_default()),
                 lent_bytes: content.lent_bytes(head.consumed),
                 record: self.record(turn, began_ms, Some(head), (status, content_bytes)),
-                ..Exchange::new(id, turn.now_ms())
+                ..Exchange::new(id, turn.now_ms(), turn.context.bounds.handler_timeout_ms)
             },
             encoding: Encoding { framing, delimiter },
             is_safe: head.method.is_safe(),
@@ -410,7 +398,7 @@ impl H1 {
 
     /// Handles every outcome except a response that is complete at once (there may be one, with its content left open): queues the exchange
     /// and decides who takes its content.
-    fn called<A: App>(
+    pub(super) fn called<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         mut queued: Queued,
@@ -517,7 +505,7 @@ impl H1 {
         let mut queued = Queued {
             exchange: Exchange {
                 record: self.record(turn, turn.now_ms(), head, (0, 0)),
-                ..Exchange::new(id, turn.now_ms())
+                ..Exchange::new(id, turn.now_ms(), turn.context.bounds.handler_timeout_ms)
             },
             encoding: Encoding::of_refusal(is_head),
             is_safe: false,
@@ -551,7 +539,7 @@ pub(super) fn is_head_method(bytes: &[u8]) -> bool {
     bytes.starts_with(b"HEAD ")
 }
 
-fn is_discardable(head: &RequestHead<'_>) -> bool {
+pub(super) fn is_discardable(head: &RequestHead<'_>) -> bool {
     let is_short =
         matches!(head.body_length, BodyLength::Known(length) if length <= DISCARD_BYTES_MAX);
     is_short && !head.expects_continue

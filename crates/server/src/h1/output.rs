@@ -213,6 +213,7 @@ impl H1 {
         }
         match self.reading {
             Reading::Waiting(For::Turn) => Fate::Again,
+            Reading::Waiting(For::Place) => Fate::Open,
             Reading::Closing(Ending::Read) => Fate::End { has_unread: false },
             Reading::Closing(Ending::Unread) => Fate::End { has_unread: true },
             Reading::Closing(Ending::Cut) => Fate::Cut,

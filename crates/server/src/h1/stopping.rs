@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{H1, Queued, Reading};
+use super::{For, H1, Queued, Reading};
 use crate::app::{Abort, App};
 use crate::exchange::{Progress, Unfinished};
 use crate::link::{Fate, Turn};
@@ -23,6 +23,13 @@ impl H1 {
                 None => refused = 1,
             }
             self.refuse_content(turn, 503, STOPPING);
+        }
+        if matches!(self.reading, Reading::Waiting(For::Place)) {
+            match self.open_exchanges().next() {
+                Some(_) => unfinished.cut += 1,
+                None => refused = 1,
+            }
+            self.refuse_unread(turn, 503, STOPPING);
         }
         let open = self.open_exchanges().count() as u64;
         let next = self

@@ -66,7 +66,7 @@ impl H1 {
         let queued = Queued {
             exchange: Exchange {
                 record: self.record(turn, began_ms, Some(head), (0, 0)),
-                ..Exchange::new(id, turn.now_ms())
+                ..Exchange::new(id, turn.now_ms(), turn.context.bounds.handler_timeout_ms)
             },
             encoding: Encoding {
                 framing: Framing {

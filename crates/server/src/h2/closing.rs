@@ -129,6 +129,9 @@ impl H2 {
         }
         let mut stream = self.streams.remove(index);
         self.remove(turn, usize::MAX);
+        if stream.inbound.as_ref().is_some_and(|it| it.is_queued) {
+            turn.context.leave_queue(turn.link.id, Some(stream.id));
+        }
         let exchange = &mut stream.exchange;
         let is_called = !stream
             .inbound

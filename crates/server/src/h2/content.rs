@@ -130,8 +130,7 @@ impl H2 {
         let Some(inbound) = &mut stream.inbound else {
             return;
         };
-        let is_direct = inbound.goes_directly(content.len() as u64, turn.context)
-            && inbound.has_reader_waiting();
+        let is_direct = inbound.goes_directly(content.len() as u64) && inbound.has_reader_waiting();
         if is_direct {
             inbound.count_passed(content.len(), false, turn.context);
             return self.hand_over(turn, index, Part::Received(content));
@@ -219,7 +218,7 @@ impl H2 {
     fn content_is_over(&mut self, index: usize) {
         // A request that was not started is started with its content.
         if let Some(stream) = self.streams.get_mut(index)
-            && !stream.is_ready()
+            && !stream.inbound.as_ref().is_some_and(|it| it.is_for_call())
         {
             stream.inbound = None;
         }
@@ -264,7 +263,12 @@ impl H2 {
     }
 
     /// Ends an exchange, with this response if it has none.
-    fn give_up<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, response: Response) {
+    pub(super) fn give_up<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+        response: Response,
+    ) {
         let Some(stream) = self.streams.get_mut(index) else {
             return;
         };

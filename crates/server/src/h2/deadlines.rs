@@ -225,14 +225,14 @@ fn content_deadline_ms(h2: &H2, stream: &Stream, context: &Context) -> u64 {
     inbound.map_or(u64::MAX, |inbound| inbound.deadline_ms(context))
 }
 
-fn handler_deadline_ms(_: &H2, stream: &Stream, context: &Context) -> u64 {
+fn handler_deadline_ms(_: &H2, stream: &Stream, _: &Context) -> u64 {
     let exchange = &stream.exchange;
     let waits_for_peer = stream
         .inbound
         .as_ref()
         .is_some_and(|inbound| inbound.has_reader_waiting() || inbound.is_for_call());
     match exchange.progress == Progress::Waiting && !exchange.has_begun && !waits_for_peer {
-        true => Timeouts::end_ms(exchange.started_ms, context.timeouts.handler_timeout_ms),
+        true => exchange.handler_deadline_ms(),
         false => u64::MAX,
     }
 }

@@ -22,7 +22,6 @@ use crate::exchange::content::{Inbound, Taker};
 use crate::exchange::output::Output;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
-use crate::limits::Limits;
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::responder::{Framing, Responder};
@@ -47,7 +46,7 @@ pub(super) struct New {
 
 /// What is known of a request that is refused.
 #[derive(Clone, Copy)]
-enum Known<'a> {
+pub(super) enum Known<'a> {
     Head(&'a RequestHead<'a>),
     /// Its head was not parsed.
     Method(&'a [u8]),
@@ -177,9 +176,9 @@ impl H2 {
                 return Ok(0);
             }
         };
-        match head.is_forwarded {
+        match head.is_forwarded | turn.context.is_guarded {
             false => self.begin(turn, new, &head, after),
-            true => self.begin_forwarded(turn, new, &head, after),
+            true => self.begin_guarded(turn, new, &head, after),
         }
     }
 
@@ -222,7 +221,7 @@ impl H2 {
                 new.stream,
                 "Content-Length announces content and there is none",
             )),
-            BodyLength::Known(length) if length > turn.context.limits.body_bytes_max => {
+            BodyLength::Known(length) if length > turn.context.bounds.body_bytes_max => {
                 self.refuse(turn, new, Known::Head(head), (413, CONTENT_TOO_LONG));
                 Ok(0)
             }
@@ -230,7 +229,7 @@ impl H2 {
                 self.defer(turn, new, head);
                 Ok(0)
             }
-            _ => match H2::whole_content(new.stream, head, after, &turn.context.limits) {
+            _ => match H2::whole_content(new.stream, head, after, turn.context) {
                 Some((content, used)) => {
                     let whole = New {
                         is_last: true,
@@ -268,11 +267,10 @@ impl H2 {
         id: u32,
         head: &RequestHead<'_>,
         after: &'a [u8],
-        limits: &Limits,
+        context: &Context,
     ) -> Option<(&'a [u8], usize)> {
-        let bytes_max = limits
-            .body_bytes_max
-            .min(u64::from(limits.h2_window_bytes()));
+        let window_bytes = u64::from(context.limits.h2_window_bytes());
+        let bytes_max = context.bounds.body_bytes_max.min(window_bytes);
         let Ok(Parsed::Frame(frame, used)) = wire::h2::parse(after, FRAME_BYTES_MAX) else {
             return None;
         };
@@ -405,11 +403,12 @@ impl H2 {
         let mut send_window = new.send_window;
         send_window.use_up(frames.framed_bytes);
         let written = std::mem::take(&mut frames.content);
+        let now_ms = context.clock.tick();
         let mut exchange = Exchange {
             out: Output::new(written),
             lent_bytes: content.lent_bytes(head.consumed),
             record: record(turn, Some(head), (status, sent_bytes)),
-            ..Exchange::new(id, turn.context.clock.tick())
+            ..Exchange::new(id, now_ms, turn.context.bounds.handler_timeout_ms)
         };
         let is_failure = !settle_outcome(&mut exchange, outcome, (status, is_open, content));
         let taker = match outcome {
@@ -483,7 +482,7 @@ impl H2 {
 
     /// Responds without the application, with a response of its own. The content that may follow is dropped.
     #[cold]
-    fn refuse_with<A: App>(
+    pub(super) fn refuse_with<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         new: New,
@@ -502,7 +501,7 @@ impl H2 {
         turn.context.refusals.add(response.status, reason);
         let exchange = Exchange {
             record: record(turn, head, (0, 0)),
-            ..Exchange::new(id, turn.now_ms())
+            ..Exchange::new(id, turn.now_ms(), turn.context.bounds.handler_timeout_ms)
         };
         let windows = (new.send_window, self.new_receive_window(turn));
         let state = State::opened(new.is_last);

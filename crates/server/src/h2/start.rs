@@ -7,13 +7,13 @@
 //! window of its stream.
 
 use net::memory::is_short;
-use wire::h2::{ErrorCode, ReceiveWindow, State, Violation, frame};
+use wire::h2::{ErrorCode, ReceiveWindow, State, frame};
 use wire::{BodyLength, RequestHead};
 
 use super::H2;
 use super::request::{New, record};
 use super::stream::{Encoding, Stream};
-use crate::app::head::{Head, OwnedHead, ReadHead};
+use crate::app::head::{Head, OwnedHead};
 use crate::app::{App, Content};
 use crate::context::REQUEST_SPARE_BYTES;
 use crate::exchange::Exchange;
@@ -32,22 +32,6 @@ pub(super) enum Started {
 }
 
 impl H2 {
-    /// As [`H2::begin`], for a request that may be a proxy's: its head may have to be another one.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn begin_forwarded<A: App>(
-        &mut self,
-        turn: &mut Turn<'_, A>,
-        new: New,
-        head: &RequestHead<'_>,
-        after: &[u8],
-    ) -> Result<usize, Violation> {
-        let rewritten = turn.link.rewritten(&turn.context.proxies, head);
-        let read = rewritten.as_ref().and_then(OwnedHead::read);
-        let head = read.as_ref().map_or(head, ReadHead::parsed);
-        self.begin(turn, new, head, after)
-    }
-
     /// Whether a request that has just arrived may be started.
     #[inline]
     pub(super) fn may_start<A: App>(&self, turn: &Turn<'_, A>) -> bool {
@@ -88,7 +72,7 @@ impl H2 {
         };
         let exchange = Exchange {
             record: record(turn, Some(head), (0, 0)),
-            ..Exchange::new(id, turn.now_ms())
+            ..Exchange::new(id, turn.now_ms(), turn.context.bounds.handler_timeout_ms)
         };
         let windows = (new.send_window, self.new_receive_window(turn));
         let state = State::opened(new.is_last);
@@ -111,6 +95,7 @@ impl H2 {
             && self.has_room(turn)
         {
             match is_short(REQUEST_SPARE_BYTES) {
+                _ if turn.context.is_guarded && !self.may_call(turn, index) => {}
                 true => {
                     turn.context.note_shortage(REQUEST_SPARE_BYTES);
                     self.refuse_content(turn, index, (503, NO_MEMORY));
@@ -127,13 +112,14 @@ impl H2 {
     }
 
     /// Calls the application for a request that waited.
-    fn start<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+    pub(super) fn start<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
         let mut stream = self.streams.remove(index);
         let Some(mut inbound) = stream.inbound.take() else {
             return;
         };
         let was_collected = inbound.is_collected();
         let (total_bytes, is_complete) = (inbound.total_bytes(), inbound.is_complete);
+        turn.context.bounds = inbound.bounds();
         let Some((head, held)) = inbound.take_call() else {
             return;
         };

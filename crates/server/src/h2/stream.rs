@@ -397,7 +397,7 @@ mod tests {
             sequence: 0,
         };
         let windows = (SendWindow::new(0), ReceiveWindow::new(0));
-        let mut exchange = Exchange::new(id, 0);
+        let mut exchange = Exchange::new(id, 0, 0);
         exchange.progress = Progress::Pushed;
         Stream::new(1, State::Open, exchange, Encoding::new(false), windows)
     }

@@ -122,9 +122,10 @@ impl H2 {
         responder.message_begins(false);
         let app = &mut *turn.app;
         let is_called = guarded(|| app.websocket(&request, &offer, responder)).is_some();
+        let now_ms = turn.context.clock.tick();
         let exchange = Exchange {
             record: record(turn, Some(head), (0, 0)),
-            ..Exchange::new(id, turn.context.clock.tick())
+            ..Exchange::new(id, now_ms, turn.context.bounds.handler_timeout_ms)
         };
         let windows = (new.send_window, self.new_receive_window(turn));
         let (state, encoding) = (State::opened(false), Encoding::new(false));

@@ -61,7 +61,7 @@ impl Link {
     }
 
     /// Who sent a request, as far as is known.
-    fn client_of(&self, proxies: &Proxies, head: Option<&RequestHead<'_>>) -> Peer {
+    pub(super) fn client_of(&self, proxies: &Proxies, head: Option<&RequestHead<'_>>) -> Peer {
         let head = head.filter(|head| head.is_forwarded);
         let forwarded = head.and_then(|head| self.read_forwarded(proxies, head));
         forwarded.map_or(self.client, |forwarded| forwarded.client)

@@ -216,6 +216,8 @@ impl<A: App> Worker<A> {
         backlog: usize,
         tls: Option<Arc<TlsConfig>>,
     ) -> io::Result<()> {
+        // Its startup may have added routes.
+        self.context.is_guarded |= self.app.has_bounds();
         let listener = Listener::new(socket)?;
         let listener = match tls {
             Some(config) => listener.with_tls(config),

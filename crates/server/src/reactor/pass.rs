@@ -61,6 +61,9 @@ impl<A: App> Worker<A> {
             self.serve_handshakes();
         }
         self.take_mail();
+        if self.context.has_queue() {
+            self.serve_queue();
+        }
         if self.timers.is_due(waited_ms) && self.has_read_all() {
             self.expire(waited_ms);
         }

@@ -218,6 +218,10 @@ impl SocketHandler {
 }
 
 impl Completion for SocketHandler {
+    fn is_of_request(&self) -> bool {
+        false
+    }
+
     fn returned(
         &mut self,
         py: Python<'_>,

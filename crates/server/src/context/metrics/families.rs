@@ -73,7 +73,7 @@ pub(super) const PAUSE: usize = DURATION + DURATIONS.len() + 2;
 pub(super) const CONNECTIONS: usize = PAUSE + PAUSES.len() + 2;
 pub(super) const ACCEPTED: usize = CONNECTIONS + 1;
 pub(super) const REFUSED: usize = ACCEPTED + 1;
-pub(super) const RECEIVED: usize = REFUSED + 2;
+pub(super) const RECEIVED: usize = REFUSED + 3;
 pub(super) const SENT: usize = RECEIVED + 1;
 pub(super) const HELD: usize = SENT + 1;
 pub(super) const HELD_MAX: usize = HELD + 1;
@@ -86,10 +86,17 @@ pub(super) const WEBSOCKETS: usize = STREAMS + 1;
 pub(super) const WEBSOCKETS_OPENED: usize = WEBSOCKETS + 1;
 pub(super) const MESSAGES: usize = WEBSOCKETS_OPENED + 1;
 pub(super) const LOG_DROPPED: usize = MESSAGES + 2;
-pub(super) const USED: usize = LOG_DROPPED + 1;
+pub(super) const REFUSED_REQUESTS: usize = LOG_DROPPED + 1;
+pub(super) const USED: usize = REFUSED_REQUESTS + 3;
 
-/// Requests that wait for a thread of a WSGI application. The pools of threads change it.
+/// Requests that wait for the application. The pools of threads change it too.
 pub const WAITING_REQUESTS: usize = QUEUED;
+/// Requests that were refused because too many waited.
+pub const QUEUE_FULL: usize = REFUSED_REQUESTS;
+/// Requests that were refused because they had waited too long.
+pub const QUEUE_TIMEOUT: usize = REFUSED_REQUESTS + 1;
+/// Requests that were refused because their client sends too many.
+pub(crate) const CLIENT_RATE: usize = REFUSED_REQUESTS + 2;
 
 /// Since when the worker has not looked for events, in milliseconds of the monotonic clock; 0 while it waits for them. Not a family: the
 /// supervisor computes what it means at the time of asking.
@@ -143,8 +150,9 @@ pub const FAMILIES: &[Family] = &[
         name: "connections_refused",
         kind: Kind::Counter,
         unit: "",
-        help: "Connections that were refused: limit, there were connections_max; memory, too little was left.",
-        labels: &[("cause", &["limit", "memory"])],
+        help: "Connections that were refused: limit, there were connections_max; memory, too little was left; \
+               client, its client had client_connections_max.",
+        labels: &[("cause", &["limit", "memory", "client"])],
         first: REFUSED,
     },
     Family {
@@ -199,10 +207,10 @@ pub const FAMILIES: &[Family] = &[
         first: REAPED,
     },
     Family {
-        name: "wsgi_requests_waiting",
+        name: "requests_waiting",
         kind: Kind::Gauge,
         unit: "",
-        help: "Requests that wait for a thread of a WSGI application.",
+        help: "Requests that wait for the application: for a thread (WSGI), or until fewer than concurrency_max run.",
         labels: &[],
         first: QUEUED,
     },
@@ -253,6 +261,16 @@ pub const FAMILIES: &[Family] = &[
         help: "Lines of the access log that were dropped, because it was slower than the requests.",
         labels: &[],
         first: LOG_DROPPED,
+    },
+    Family {
+        name: "requests_refused",
+        kind: Kind::Counter,
+        unit: "",
+        help: "Requests that were refused because of a limit. queue_full: queue_max waited (503); queue_timeout: it had \
+               waited for queue_timeout_ms (503); client_rate: its client sends more than \
+               client_requests_per_s_max (429).",
+        labels: &[("cause", &["queue_full", "queue_timeout", "client_rate"])],
+        first: REFUSED_REQUESTS,
     },
 ];
 

@@ -1,0 +1,160 @@
+//! Requests that are looked at before they begin: some wait, and some are refused ([`crate::context::admission`]).
+
+use wire::RequestHead;
+
+use super::input::is_discardable;
+use super::queue::{Encoding, Queued};
+use super::{For, H1, Reading};
+use crate::app::head::{OwnedHead, ReadHead};
+use crate::app::{App, Content, Outcome};
+use crate::context::admission::{Refused, Verdict};
+use crate::context::waiting::Grant;
+use crate::exchange::Exchange;
+use crate::id::ExchangeId;
+use crate::link::{Fate, Turn};
+use crate::responder::{Delimiter, Framing};
+
+impl H1 {
+    /// As [`H1::begin`], for a request that may be a proxy's, whose head may have to be another one, or that is looked at. Returns None if it
+    /// has to wait.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_guarded<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        head: &RequestHead<'_>,
+        after: &[u8],
+    ) -> Option<usize> {
+        if turn.context.is_guarded {
+            match turn.admit(head) {
+                Verdict::Begin => {}
+                Verdict::Refuse(refused) => {
+                    return Some(self.turn_down(turn, head, after, refused));
+                }
+                Verdict::Wait => {
+                    self.reading = Reading::Waiting(For::Place);
+                    turn.context.queue(turn.link.id, 0);
+                    if turn.link.is_half_closed() {
+                        turn.link.watch_departure(turn.context.clock.now_ms());
+                    }
+                    return None;
+                }
+            }
+        }
+        let rewritten = match head.is_forwarded {
+            true => turn.link.rewritten(&turn.context.proxies, head),
+            false => None,
+        };
+        let read = rewritten.as_ref().and_then(OwnedHead::read);
+        let head = read.as_ref().map_or(head, ReadHead::parsed);
+        Some(self.begin(turn, head, after))
+    }
+
+    /// Refuses a request in its place in the order. The connection remains, unless the request's content would have to be read. Returns how
+    /// many of the bytes `after` it were its content.
+    fn turn_down<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        head: &RequestHead<'_>,
+        after: &[u8],
+        refused: Refused,
+    ) -> usize {
+        turn.context.count_refused(refused);
+        let content = match head.body_length {
+            wire::BodyLength::None => Content::Whole(b""),
+            wire::BodyLength::Known(length) => match after.get(..length as usize) {
+                Some(content) => Content::Whole(content),
+                None => Content::Later,
+            },
+            wire::BodyLength::Chunked => Content::Later,
+        };
+        let is_persistent = head.persistent && !turn.context.is_draining();
+        let goes_on = is_persistent && (content != Content::Later || is_discardable(head));
+        let id = ExchangeId {
+            connection: turn.link.id.key,
+            sequence: turn.context.next_sequence(),
+        };
+        let mut queued = Queued {
+            exchange: Exchange {
+                record: turn.record(turn.now_ms(), Some(head), (0, 0)),
+                ..Exchange::new(id, turn.now_ms(), 0)
+            },
+            encoding: Encoding {
+                framing: Framing::of(head, goes_on),
+                delimiter: Delimiter::End,
+            },
+            is_safe: head.method.is_safe(),
+        };
+        queued.respond(&mut turn.context.responder, &refused.response());
+        let left = (Outcome::Responded, true, false);
+        self.called(turn, queued, left, (head, content, is_persistent));
+        match content {
+            Content::Whole(content) => content.len(),
+            Content::Later => 0,
+        }
+    }
+
+    /// Whether the request whose content is complete may be called now. If not, it waits, or is refused.
+    pub(super) fn may_call<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return false;
+        };
+        if incoming.inbound.is_queued {
+            return false;
+        }
+        match turn.queue_verdict() {
+            Verdict::Begin => true,
+            Verdict::Wait => {
+                incoming.inbound.is_queued = true;
+                turn.context.queue(turn.link.id, 0);
+                false
+            }
+            Verdict::Refuse(refused) => {
+                self.refuse_collected(turn, refused);
+                false
+            }
+        }
+    }
+
+    fn refuse_collected<A: App>(&mut self, turn: &mut Turn<'_, A>, refused: Refused) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        let is_persistent = incoming.is_persistent;
+        if let Some((head, content)) = incoming.inbound.take_call()
+            && let Some(head) = head.read()
+        {
+            self.content_is_over(turn, is_persistent);
+            let mut head = *head.parsed();
+            // It has been read.
+            head.body_length = wire::BodyLength::Known(content.len() as u64);
+            self.turn_down(turn, &head, &content, refused);
+        }
+    }
+
+    /// Continues with a request that waited.
+    pub(crate) fn granted<A: App>(&mut self, turn: &mut Turn<'_, A>, grant: Grant) -> Fate {
+        match &mut self.reading {
+            Reading::Waiting(For::Place) => {
+                turn.context.admission.grant = Some(grant);
+                self.resume(turn);
+                turn.context.admission.grant = None;
+            }
+            Reading::Content(incoming) if incoming.inbound.is_queued => match grant {
+                Grant::Begin => self.call_collected(turn),
+                Grant::Refuse => self.refuse_collected(turn, Refused::QueueTimeout),
+            },
+            _ => {}
+        }
+        self.settle(turn)
+    }
+
+    /// Whether its next request waits until fewer others run.
+    pub(super) fn waits_for_place(&self) -> bool {
+        match &self.reading {
+            Reading::Waiting(For::Place) => true,
+            Reading::Content(incoming) => incoming.inbound.is_queued,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Requests that are looked at before they begin: some wait, and some are refused ([`crate::context::admission`]).
+
+use wire::RequestHead;
+use wire::h2::Violation;
+
+use super::H2;
+use super::request::{Known, New};
+use crate::app::App;
+use crate::app::head::{OwnedHead, ReadHead};
+use crate::context::admission::{Refused, Verdict};
+use crate::context::waiting::Grant;
+use crate::link::{Fate, Turn};
+
+impl H2 {
+    /// As [`H2::begin`], for a request that may be a proxy's, whose head may have to be another one, or that is looked at.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_guarded<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: &RequestHead<'_>,
+        after: &[u8],
+    ) -> Result<usize, Violation> {
+        let verdict = match turn.context.is_guarded {
+            true => turn.admit(head),
+            false => Verdict::Begin,
+        };
+        if let Verdict::Refuse(refused) = verdict {
+            turn.context.count_refused(refused);
+            let response = refused.response();
+            self.refuse_with(turn, new, Known::Head(head), "", response);
+            return Ok(0);
+        }
+        let rewritten = match head.is_forwarded {
+            true => turn.link.rewritten(&turn.context.proxies, head),
+            false => None,
+        };
+        let read = rewritten.as_ref().and_then(OwnedHead::read);
+        let head = read.as_ref().map_or(head, ReadHead::parsed);
+        if verdict == Verdict::Wait {
+            self.defer(turn, new, head);
+            self.wait_for_place(turn, self.streams.len().wrapping_sub(1));
+            return Ok(0);
+        }
+        self.begin(turn, new, head, after)
+    }
+
+    fn wait_for_place<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        if let Some(stream) = self.streams.get_mut(index)
+            && let Some(inbound) = &mut stream.inbound
+        {
+            inbound.is_queued = true;
+            turn.context.queue(turn.link.id, stream.id);
+        }
+    }
+
+    /// Whether a request that is ready may be called now. If not, it waits, or is refused.
+    pub(super) fn may_call<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> bool {
+        match turn.queue_verdict() {
+            Verdict::Begin => return true,
+            Verdict::Wait => self.wait_for_place(turn, index),
+            Verdict::Refuse(refused) => self.refuse_queued(turn, index, refused),
+        }
+        false
+    }
+
+    fn refuse_queued<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, refused: Refused) {
+        turn.context.count_refused(refused);
+        self.give_up(turn, index, refused.response());
+    }
+
+    /// Continues with a request that waited.
+    pub(crate) fn granted<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        stream: u32,
+        grant: Grant,
+    ) -> Fate {
+        if let Some(index) = self.index_of(stream)
+            && let Some(waiting) = self.streams.get_mut(index)
+            && let Some(inbound) = &mut waiting.inbound
+            && std::mem::take(&mut inbound.is_queued)
+        {
+            match grant {
+                Grant::Begin => self.start(turn, index),
+                Grant::Refuse => self.refuse_queued(turn, index, Refused::QueueTimeout),
+            }
+        }
+        self.settle(turn)
+    }
+}
