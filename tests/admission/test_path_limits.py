@@ -119,7 +119,7 @@ def test_routes_of_native_applications_have_bounds(start: Start) -> None:
         assert streams.response(3).status == 413
 
 
-def test_threads_run_on_behind_the_503_of_their_path(start: Start) -> None:
+def test_threads_run_on_after_the_503_of_their_path(start: Start) -> None:
     server = start("admission/waits.py", "--path-limit", "/wait handler_timeout_ms=50")
     with server.connect() as client, server.connect() as other:
         assert client.get("/wait").status == 503

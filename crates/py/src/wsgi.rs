@@ -356,8 +356,8 @@ impl App for Wsgi {
         match &mut self.calls {
             Calls::Inline(inline) => inline.abort(id),
             Calls::Pooled(intake, _) => {
-                if why == Abort::HandlerTimeout {
-                    intake.was_late(id);
+                if let Abort::HandlerTimeout { after_ms } = why {
+                    intake.was_late(id, after_ms);
                 }
                 intake.abort(id);
             }

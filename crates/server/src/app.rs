@@ -96,8 +96,11 @@ pub enum Pulled {
 pub enum Abort {
     /// The peer has disconnected, or ended its side before the content was complete.
     Disconnected,
-    /// The handler exceeded `handler_timeout_ms`.
-    HandlerTimeout,
+    /// The handler exceeded `handler_timeout_ms`, or the time of its path or route.
+    HandlerTimeout {
+        /// The time that it had.
+        after_ms: u64,
+    },
     /// The content is longer than `body_bytes_max`, malformed or too slow: the server has responded.
     Refused,
 }

@@ -163,7 +163,7 @@ fn a_handler_that_does_not_respond_in_time_gets_503_in_its_place() {
     it.advance(TICK_MS);
     assert_eq!((it.status(first), it.status(second)), (503, 0));
     let abort = it.server.abort_of("/later/1");
-    assert_eq!(abort, Some(Abort::HandlerTimeout));
+    assert_eq!(abort, Some(Abort::HandlerTimeout { after_ms: 60_000 }));
     it.advance(30_000 + TICK_MS);
     assert_eq!(it.status(second), 503);
 }

@@ -50,8 +50,6 @@ pub(crate) struct Exchanges {
     done: PyOnceLock<Py<PyAny>>,
     /// Of every request's URI (RFC 9110 4.2).
     pub(crate) scheme: &'static str,
-    /// How long a handler may take to begin its response, for the log.
-    pub(crate) handler_timeout_ms: u64,
     /// The responder of the call that is under way.
     pub(crate) responder: LentResponder,
     pub(crate) watch: Watch,
@@ -87,7 +85,6 @@ impl Exchanges {
             tasks_asked: AtomicU32::new(0),
             done: PyOnceLock::new(),
             scheme,
-            handler_timeout_ms: config.timeouts.handler_timeout_ms,
             responder: LentResponder::default(),
             watch: Watch::default(),
             running: RunningTasks::default(),

@@ -64,8 +64,6 @@ pub(super) struct Pool {
     pub(super) outbox: Arc<Outbox>,
     pub(super) reports: Arc<Reports>,
     spooling: Arc<Spooling>,
-    /// For the log.
-    pub(super) handler_timeout_ms: u64,
 }
 
 struct Queue {
@@ -128,7 +126,6 @@ impl Pool {
             outbox,
             reports,
             spooling,
-            handler_timeout_ms: exchanges.handler_timeout_ms,
         })
     }
 
@@ -397,7 +394,7 @@ impl Intake {
     }
 
     /// No thread has responded within `handler_timeout_ms`, so that the server has responded.
-    pub(super) fn was_late(&mut self, id: ExchangeId) {
+    pub(super) fn was_late(&mut self, id: ExchangeId, after_ms: u64) {
         let head = {
             let queue = self.pool.queue();
             let queued = self.arriving.iter().chain(&queue.jobs);
@@ -406,7 +403,7 @@ impl Intake {
         };
         let in_lane = || self.pool.lanes.iter().find_map(|lane| lane.head_of(id));
         if let Some(head) = head.or_else(in_lane) {
-            self.pool.reports.add_late_view(head);
+            self.pool.reports.add_late_view(head, after_ms);
         }
     }
 

@@ -38,8 +38,8 @@ pub(super) struct Counts {
     pub(super) details: Vec<String>,
     /// Why responses cannot be written to temporary files.
     pub(super) spool_failure: Option<String>,
-    /// Heads of requests whose views did not respond in time.
-    pub(super) late_views: Vec<OwnedHead>,
+    /// Heads of requests whose views did not respond in time, and the milliseconds that they had.
+    pub(super) late_views: Vec<(OwnedHead, u64)>,
     /// More of them.
     pub(super) more_late_views: u64,
 }
@@ -62,9 +62,9 @@ impl Reports {
     }
 
     /// Records a request whose view did not respond in time.
-    pub(super) fn add_late_view(&self, head: OwnedHead) {
+    pub(super) fn add_late_view(&self, head: OwnedHead, after_ms: u64) {
         self.add(|counts| match counts.late_views.len() < NAMED_MAX {
-            true => counts.late_views.push(head),
+            true => counts.late_views.push((head, after_ms)),
             false => counts.more_late_views += 1,
         });
     }

@@ -261,7 +261,7 @@ fn send_all(py: Python<'_>, call: &WsgiCall, first: &[u8], blocks: &Blocks<'_>) 
 /// Logs what the reactor reports, until the pool is closed.
 pub(super) fn report(py: Python<'_>, pool: &Pool) {
     while let Some(counts) = py.detach(|| pool.reports.wait()) {
-        report_late_views(py, &counts, pool.handler_timeout_ms);
+        report_late_views(py, &counts);
         if counts.full > 0 {
             log::warning(
                 py,
@@ -300,17 +300,21 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
 }
 
 /// Warns of views that did not respond in time, so that the server has responded.
-fn report_late_views(py: Python<'_>, counts: &Counts, handler_timeout_ms: u64) {
+fn report_late_views(py: Python<'_>, counts: &Counts) {
     let mut memo = HeadMemo::default();
-    for head in &counts.late_views {
+    for (head, after_ms) in &counts.late_views {
         let title = head
             .read_with(&mut memo)
             .map(|read| log::title(read.head()));
-        log_late_handler(py, title.as_deref(), handler_timeout_ms);
+        log_late_handler(py, title.as_deref(), *after_ms);
     }
     if counts.more_late_views > 0 {
+        let after_ms = counts
+            .late_views
+            .last()
+            .map_or(0, |(_, after_ms)| *after_ms);
         let title = format!("{} more request(s)", counts.more_late_views);
-        log_late_handler(py, Some(&title), handler_timeout_ms);
+        log_late_handler(py, Some(&title), after_ms);
     }
 }
 

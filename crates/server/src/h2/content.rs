@@ -274,6 +274,11 @@ impl H2 {
         };
         let id = stream.exchange.id;
         let progress = stream.exchange.progress;
+        if let Some(inbound) = &mut stream.inbound
+            && std::mem::take(&mut inbound.is_queued)
+        {
+            turn.context.leave_queue(turn.link.id, Some(stream.id));
+        }
         let inbound = stream.inbound.as_ref();
         let is_called = !inbound.is_some_and(|inbound| inbound.is_for_call());
         self.release_content(turn.context, index);

@@ -186,8 +186,9 @@ impl H2 {
             if exchange.has_begun {
                 continue;
             }
-            let id = exchange.id;
-            self.handlers.abort(turn.app, id, Abort::HandlerTimeout);
+            let (id, after_ms) = (exchange.id, exchange.handler_timeout_ms);
+            let why = Abort::HandlerTimeout { after_ms };
+            self.handlers.abort(turn.app, id, why);
             let response = Response::error(503, "The request took too long.");
             self.respond(turn, index, Command::Respond(response));
         }

@@ -87,7 +87,7 @@ pub(crate) fn of_abort(app: &ModelApp<'_>, index: usize, why: Abort) -> Result<A
         };
     }
     let may = match why {
-        Abort::HandlerTimeout => {
+        Abort::HandlerTimeout { .. } => {
             let has_begun = exchange.head.is_some_and(|head| head.taken.is_some());
             let due_ms = exchange.progress_ms + HANDLER_TIMEOUT_MS;
             is_too_late(app, due_ms, app.now_ms)?;

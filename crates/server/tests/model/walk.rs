@@ -135,7 +135,7 @@ impl<'a> Place<'a, '_> {
             content_refusals(self.request(), self.mark(), self.facts(), now_ms, is_wanted)
         };
         match (exchange.aborted, exchange.state) {
-            (Some(server::Abort::HandlerTimeout), _) => vec![503],
+            (Some(server::Abort::HandlerTimeout { .. }), _) => vec![503],
             (Some(server::Abort::Refused), _) => of_content(exchange.asks),
             (None, State::WantsContent) => of_content(true),
             _ => Vec::new(),

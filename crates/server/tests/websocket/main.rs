@@ -174,7 +174,8 @@ fn a_late_application_is_aborted_once() {
     now_ms.fetch_add(60_001, Ordering::Relaxed);
     let response = server.response(&mut client);
     assert_eq!(response.status, 503);
-    assert_eq!(server.abort_of("/ws/later"), Some(Abort::HandlerTimeout));
+    let late = Some(Abort::HandlerTimeout { after_ms: 60_000 });
+    assert_eq!(server.abort_of("/ws/later"), late);
     let id = server.exchange("/ws/later");
     server.post(id, Command::Open(Opening::default()));
     server.expect_end(&mut client);
