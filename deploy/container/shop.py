@@ -10,6 +10,8 @@ from psycopg_pool import AsyncConnectionPool
 
 from bolide import App, HTTPError, Request
 
+NAME_MAX = 200
+
 app = App()
 
 
@@ -57,7 +59,8 @@ async def item(request: Request, id: int) -> dict[str, str]:
 async def add(request: Request) -> Any:
     """Add an item: {"name": "anvil"}."""
     content = await request.json()
-    if not isinstance(content, dict) or not isinstance(content.get("name"), str):
-        raise HTTPError(422, "send an object with a name")
-    (number,) = await row("INSERT INTO item (name) VALUES (%s) RETURNING id", content["name"])
+    name = content.get("name") if isinstance(content, dict) else None
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_MAX:
+        raise HTTPError(422, f"send an object with a name of 1 to {NAME_MAX} characters")
+    (number,) = await row("INSERT INTO item (name) VALUES (%s) RETURNING id", name)
     return {"id": number}, 201

@@ -14,9 +14,11 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.database import postgresql, programs
 from deploy.dockerfile import Stage, stages
@@ -75,7 +77,7 @@ class Image:
         environ = {**clean_environ(), "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         subprocess.run(["sh", "-euc", self.local(line)], env=environ, check=True)
-        if line == "python -m venv /venv":
+        if line.startswith("python -m venv "):
             self._lend_packages()
 
     def _lend_packages(self) -> None:
@@ -167,6 +169,10 @@ def test_the_services_are_what_compose_expects(tmp_path: Path) -> None:
     assert "ports" not in services["shop"] and "ports" not in services["db"]
     used = [name for each in services.values() for name in each["networks"]]
     assert sorted(used) == ["back", "back", "front", "front"]
+    whole = yaml.safe_load((CONTAINER / "compose.yaml").read_text())
+    (pool,) = whole["networks"]["front"]["ipam"]["config"]
+    fixed = ip_address(services["shop"]["networks"]["front"]["ipv4_address"])
+    assert fixed in ip_network(pool["subnet"]) and fixed not in ip_network(pool["ip_range"])
     for service in services.values():
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
@@ -191,6 +197,7 @@ def test_a_container_is_healthy_when_it_serves(image: Image, database: dict[str,
         with container.connect() as client:
             assert client.post("/items", b'{"name": "anvil"}').status == 201
             assert client.post("/items", b'{"name": "a\\u0000b"}').status == 422
+            assert client.post("/items", b'{"name": "' + b"a" * 201 + b'"}').status == 422
             assert client.post("/items", b'{"name": "\\ud800"}').status in (400, 422)
             assert client.get(f"/items/{10**30}").status == 404
         container.signal(signal.Signals[image.stage.last("STOPSIGNAL")])

@@ -31,10 +31,10 @@ HELM = shutil.which("helm")
 needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm")
 
 
-def rendered(*arguments: str, code: int = 0) -> str:
+def rendered(*arguments: str, release: str = "shop", code: int = 0) -> str:
     """Return what Helm makes of the chart, or why it refuses."""
     done = subprocess.run(
-        [str(HELM), "template", "shop", str(CHART), "--kube-version", VERSIONS[0], *arguments],
+        [str(HELM), "template", release, str(CHART), "--kube-version", VERSIONS[0], *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -167,6 +167,8 @@ def test_the_chart_has_other_shapes() -> None:
     variables = {each["name"]: each["value"] for each in container["env"]}
     assert (variables["BOLIDE_GRACEFUL_TIMEOUT_MS"], variables["A"]) == ("60000", "1")
     assert container["envFrom"] == [{"secretRef": {"name": "s"}}]
+    dotted = manifests(rendered(release="shop.example"))
+    assert {each["metadata"]["name"] for each in dotted.values()} == {"shop-example"}
 
 
 @needs_helm

@@ -1,5 +1,5 @@
 {{- define "bolide.name" -}}
-{{- printf "%s" .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Release.Name | replace "." "-" -}}
 {{- end -}}
 
 {{- define "bolide.selector" -}}
