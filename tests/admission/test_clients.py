@@ -153,3 +153,37 @@ def test_options_that_make_no_sense(
     assert code == 2
     assert message in errors
     assert len(errors.splitlines()) == 1
+
+
+def test_what_is_pipelined_has_its_response_in_its_place(start: Start) -> None:
+    server = start("basic.py", "--client-requests-per-s-max", "1", "--client-burst-max", "2", *OPEN)
+    with server.connect() as client:
+        one = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
+        post = b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nGET "
+        chunked = b"POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client.send(one * 2 + post * 20 + one * 20 + chunked + b"4\r\nGET \r\n0\r\n\r\n" + one)
+        assert [client.read().status for _ in range(42)] == [200] * 2 + [429] * 40
+        reply = client.read()
+        # Its content has no known length, so nothing after it is read.
+        assert (reply.status, reply.is_last) == (429, True)
+        assert client.is_closed()
+
+
+def test_refusals_follow_the_rules_of_http(start: Start) -> None:
+    server = start("basic.py", "--client-requests-per-s-max", "1", "--client-burst-max", "1", *OPEN)
+    with server.connect() as client:
+        assert client.get("/").status == 200
+        client.send(b"HEAD / HTTP/1.1\r\nHost: test\r\n\r\n")
+        reply = client.read("HEAD")
+        assert (reply.status, reply.get("retry-after"), reply.is_last) == (429, "1", False)
+        client.send(
+            b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n"
+            b"Expect: 100-continue\r\n\r\n"
+        )
+        reply = client.read()
+        assert (reply.status, reply.interim, reply.is_last) == (429, [], True)
+    with server.connect() as client:
+        client.send(b"GET / HTTP/1.0\r\nHost: test\r\n\r\n")
+        reply = client.read()
+        assert (reply.status, reply.is_last) == (429, True)
+        assert client.is_closed()

@@ -211,3 +211,40 @@ def test_what_clients_got_is_what_the_application_did(start: Start, ledger: Ledg
     metrics = managed.metrics()
     # Those who left may have been refused too.
     assert metrics[FULL] + metrics[LATE] >= len(refused)
+
+
+def test_a_server_that_stops_serves_what_waits_if_there_is_time(
+    start: Start, ledger: Ledger
+) -> None:
+    managed = managed_by(ledger, start, "--concurrency-max", "1")
+    with ask(managed, "/hold/a") as first, ask(managed, "/sleep/b") as second:
+        ledger.wait_begun("/hold/a")
+        wait_for(managed, WAITING, 1)
+        managed.server.process.terminate()
+        managed.server.wait_line("stopping: ")
+        first.socket.close()
+        reply = second.read()
+        assert (reply.status, reply.is_last) == (200, True)
+        assert managed.server.wait() == 0
+
+
+def test_clients_that_send_half_requests_take_no_place(start: Start, ledger: Ledger) -> None:
+    managed = managed_by(ledger, start, "--concurrency-max", "1", "--queue-max", "1")
+    with ExitStack() as stack:
+        for _ in range(5):
+            slow = stack.enter_context(managed.server.connect())
+            slow.send(b"GET /hold/x HTTP/1.1\r\nHost")
+        client = stack.enter_context(managed.server.connect())
+        assert client.get("/sleep").status == 200
+    assert ledger.all("begun") == {"/sleep": 1}
+
+
+def test_mounted_applications_and_native_routes_share_places(start: Start) -> None:
+    managed = Managed(start, "admission/mounted.py", "--concurrency-max", "1")
+    with ExitStack() as stack:
+        native = stack.enter_context(ask(managed, "/hold"))
+        managed.server.wait_line("holding")
+        mounted = stack.enter_context(ask(managed, "/mounted"))
+        wait_for(managed, WAITING, 1)
+        native.socket.close()
+        assert mounted.read().content == b"mounted"

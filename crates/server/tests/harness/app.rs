@@ -32,6 +32,8 @@ pub(crate) struct TestApp {
     pub(crate) half_closed: Vec<ExchangeId>,
     /// Exchanges whose handlers report that they have started.
     pub(crate) begun: Vec<ExchangeId>,
+    /// Calls to `later` that the test has not ended, and that were not aborted.
+    pub(crate) running: Vec<ExchangeId>,
     /// Handlers go on after they are aborted.
     pub(crate) outlives_streams: bool,
     /// It panics in the next call for this exchange.
@@ -74,6 +76,7 @@ impl TestApp {
             aborted: Vec::new(),
             half_closed: Vec::new(),
             begun: Vec::new(),
+            running: Vec::new(),
             outlives_streams: false,
             panics_for: None,
             contents: Vec::new(),
@@ -196,7 +199,10 @@ impl App for TestApp {
         let (first, second) = (segments.next().unwrap_or(""), segments.next().unwrap_or(""));
         let number: usize = second.parse().unwrap_or(0);
         let outcome = match (first, &content) {
-            ("later" | "push", _) => Outcome::Pending,
+            ("later" | "push", _) => {
+                self.running.push(request.id);
+                Outcome::Pending
+            }
             ("parts", _) => {
                 self.mailbox.post(request.id, Command::Read);
                 Outcome::Pending
@@ -251,6 +257,10 @@ impl App for TestApp {
             content,
         });
         outcome
+    }
+
+    fn running(&self) -> usize {
+        self.running.len()
     }
 
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
@@ -322,6 +332,9 @@ impl App for TestApp {
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
+        if !self.outlives_streams {
+            self.running.retain(|running| *running != id);
+        }
         self.aborted.push((id, why));
         self.may_panic(id);
     }

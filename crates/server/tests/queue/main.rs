@@ -1,0 +1,242 @@
+//! Requests that wait until fewer run, under random schedules of clients, handlers and time.
+//!
+//! After each move: no more run than may; none waits while one could run; no more wait, and none longer, than may; requests begin in the order
+//! in which they were asked; and none that was refused has begun. In the end, everybody has the response to the own request.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use harness::h2::H2Client;
+use harness::{Client, Server, get, post};
+use proptest::prelude::*;
+
+const RUNNING_MAX: u64 = 2;
+const WAITING_MAX: u64 = 3;
+const TIMEOUT_MS: u64 = 100;
+const CLIENTS: usize = 6;
+
+#[derive(Clone, Debug)]
+enum Move {
+    /// A client without a request sends one, with content or without.
+    Ask(usize, bool),
+    /// The client of streams opens one.
+    Open,
+    /// It cancels one.
+    Cancel(usize),
+    /// A client leaves, and another one comes.
+    Leave(usize),
+    /// A handler ends.
+    Finish(usize),
+    Wait(u64),
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        6 => (0..CLIENTS, any::<bool>()).prop_map(|(client, has_content)| Move::Ask(client, has_content)),
+        3 => Just(Move::Open),
+        1 => (0..8usize).prop_map(Move::Cancel),
+        1 => (0..CLIENTS).prop_map(Move::Leave),
+        4 => (0..4usize).prop_map(Move::Finish),
+        2 => (1..80u64).prop_map(Move::Wait),
+    ];
+    prop::collection::vec(one, 1..80)
+}
+
+/// A request that has no response.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Asked {
+    number: usize,
+    since_ms: u64,
+}
+
+struct World {
+    server: Server,
+    clock: Arc<AtomicU64>,
+    clients: Vec<Option<Client>>,
+    asked: Vec<Option<Asked>>,
+    streams: H2Client,
+    open: BTreeMap<u32, Asked>,
+    last: usize,
+    refused: Vec<usize>,
+}
+
+impl World {
+    fn new() -> World {
+        let (mut server, clock) = Server::with_manual_clock(|config| {
+            config.accepts_prior_knowledge = true;
+            config.admission.limits.concurrency_max = RUNNING_MAX;
+            config.limits.queue_max = WAITING_MAX;
+            config.timeouts.queue_timeout_ms = TIMEOUT_MS;
+        });
+        let mut clients = Vec::new();
+        clients.resize_with(CLIENTS, || Some(server.connect()));
+        let streams = H2Client::new(server.connect());
+        World {
+            server,
+            clock,
+            clients,
+            asked: vec![None; CLIENTS],
+            streams,
+            open: BTreeMap::new(),
+            last: 0,
+            refused: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self) -> (Asked, String) {
+        self.last += 1;
+        let asked = Asked {
+            number: self.last,
+            since_ms: self.clock.load(Ordering::Relaxed),
+        };
+        (asked, format!("/later/{}", self.last))
+    }
+
+    fn run(&mut self, step: &Move) {
+        match *step {
+            Move::Ask(index, has_content) if self.asked[index].is_none() => {
+                let (asked, target) = self.ask();
+                let request = if has_content {
+                    post(&target, "content")
+                } else {
+                    get(&target)
+                };
+                self.clients[index].as_ref().unwrap().send(&request);
+                self.asked[index] = Some(asked);
+            }
+            Move::Ask(..) => {}
+            Move::Open => {
+                let (asked, target) = self.ask();
+                let stream = self.streams.open("GET", &target, true);
+                self.open.insert(stream, asked);
+            }
+            Move::Cancel(index) => {
+                if let Some(stream) = self.open.keys().nth(index).copied() {
+                    self.open.remove(&stream);
+                    self.streams.reset(stream);
+                }
+            }
+            Move::Leave(index) => {
+                self.clients[index].take().unwrap().reset();
+                self.asked[index] = None;
+                self.clients[index] = Some(self.server.connect());
+            }
+            Move::Finish(index) => self.finish(index),
+            Move::Wait(ms) => drop(self.clock.fetch_add(ms, Ordering::Relaxed)),
+        }
+        self.settle();
+        self.judge();
+    }
+
+    fn finish(&mut self, index: usize) {
+        let running = &mut self.server.worker.app.running;
+        if index < running.len() {
+            let id = running.remove(index);
+            let called = &self.server.worker.app.called;
+            let target = called
+                .iter()
+                .find(|each| each.id == id)
+                .unwrap()
+                .target
+                .clone();
+            self.server.respond(id, &target);
+        }
+    }
+
+    fn settle(&mut self) {
+        self.streams.send(usize::MAX);
+        self.server.settle();
+        self.streams.receive();
+        for (client, asked) in self.clients.iter_mut().zip(&mut self.asked) {
+            let client = client.as_mut().unwrap();
+            if let Some(response) = client.take_response("GET") {
+                let number = asked.take().expect("a request").number;
+                assert!(!response.is_last(), "its content had arrived");
+                match response.status {
+                    200 => assert_eq!(response.content, format!("/later/{number}")),
+                    status => {
+                        assert_eq!((status, response.get("retry-after")), (503, Some("1")));
+                        self.refused.push(number);
+                    }
+                }
+            }
+        }
+        let ended: Vec<u32> = self.open.keys().copied().collect();
+        for stream in ended {
+            let Some(arrived) = self.streams.streams.get(&stream).filter(|it| it.is_over()) else {
+                continue;
+            };
+            assert_eq!(arrived.reset, None);
+            let number = self.open.remove(&stream).unwrap().number;
+            match arrived.status {
+                200 => assert_eq!(arrived.content, format!("/later/{number}").as_bytes()),
+                status => {
+                    assert_eq!(status, 503);
+                    self.refused.push(number);
+                }
+            }
+        }
+    }
+
+    /// The numbers of the requests that have begun, in that order.
+    fn begun(&self) -> Vec<usize> {
+        let number = |target: &str| target.trim_start_matches("/later/").parse().unwrap();
+        self.server.targets().into_iter().map(number).collect()
+    }
+
+    fn judge(&self) {
+        let begun = self.begun();
+        assert!(
+            begun.is_sorted_by(|one, next| one < next),
+            "out of order: {begun:?}"
+        );
+        assert!(
+            self.refused.iter().all(|refused| !begun.contains(refused)),
+            "refused and begun"
+        );
+        let running = self.server.worker.app.running.len() as u64;
+        assert!(running <= RUNNING_MAX, "{running} run");
+        let asked = self.asked.iter().flatten().chain(self.open.values());
+        let waiting: Vec<_> = asked
+            .filter(|asked| !begun.contains(&asked.number))
+            .collect();
+        assert!(waiting.len() as u64 <= WAITING_MAX, "{waiting:?}");
+        assert!(
+            waiting.is_empty() || running == RUNNING_MAX,
+            "{waiting:?} could run"
+        );
+        let now_ms = self.clock.load(Ordering::Relaxed);
+        let late = waiting
+            .iter()
+            .find(|asked| now_ms >= asked.since_ms + TIMEOUT_MS);
+        assert_eq!(late, None, "waits for too long");
+    }
+
+    fn end(mut self) {
+        while !self.server.worker.app.running.is_empty() {
+            self.finish(0);
+            self.settle();
+            self.judge();
+        }
+        assert!(self.asked.iter().all(Option::is_none) && self.open.is_empty());
+        drop((self.clients, self.streams));
+        self.server.settle();
+        assert!(self.server.is_empty());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn requests_wait_in_order_and_are_never_both_refused_and_begun(moves in moves()) {
+        let mut world = World::new();
+        world.settle();
+        moves.iter().for_each(|step| world.run(step));
+        world.end();
+    }
+}
