@@ -46,6 +46,9 @@ const OUT_KEPT_BYTES: usize = 1 << 20;
 /// A part of at least this size replaces an empty send buffer instead of being copied into it.
 pub(crate) const MOVED_BYTES_MIN: usize = 16 * 1024;
 
+/// So much content ends a pass, and more may be added.
+const PASS_ENDS: usize = usize::MAX / 2;
+
 /// Without this much memory left, no request is started: it may have to wait, with copies of its head and its task.
 pub(crate) const REQUEST_SPARE_BYTES: usize = 1 << 20;
 /// A connection may have at most one request in work for so many descriptors of the process.
@@ -289,7 +292,7 @@ impl Context {
     #[inline]
     pub(crate) fn charge(&mut self, before: usize, after: usize) {
         if self.budget.charge(before, after) {
-            self.content_bytes = usize::MAX;
+            self.content_bytes = PASS_ENDS;
         }
     }
 

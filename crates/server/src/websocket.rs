@@ -25,8 +25,8 @@ pub(crate) mod upgraded;
 use net::memory::{NoMemory, append, is_there, reserve};
 use wire::websocket::extension::Agreement;
 use wire::websocket::{
-    CONTROL_FRAME_BYTES_MAX, CloseCode, Event, Failure, Incoming, Inflater, Kind, Receiver, Role,
-    Sender,
+    CONTROL_FRAME_BYTES_MAX, CloseCode, Content, Event, Failure, Incoming, Inflater, Kind,
+    Receiver, Role, Sender,
 };
 
 use self::liveness::Liveness;
@@ -121,6 +121,22 @@ pub(crate) struct WebSocket {
 /// A longer message, or as much more of one that is incomplete, ends the turn of its connection: to decompress 64 KiB takes some 100 us, but
 /// the longest message tens of milliseconds.
 const LONG_BYTES: usize = 64 * 1024;
+
+/// Passes a message to the application, unless it is long and the budget does not allow that.
+#[inline]
+fn pass_message<A: App>(
+    turn: &mut Turn<'_, A>,
+    id: ExchangeId,
+    kind: Kind,
+    content: Content<'_>,
+) -> Appetite {
+    if content.len() > LONG_BYTES && !turn.context.budget.admits(content.len() as u64) {
+        turn.context.budget_refusal();
+        return Appetite::NoMemory;
+    }
+    turn.context.metrics.message_received();
+    turn.app.message(id, kind, content)
+}
 
 /// What compresses the messages in both directions.
 type Codings = (Incoming, Coding);
@@ -220,9 +236,8 @@ impl WebSocket {
                     }
                     if self.state == State::Open {
                         let bytes = content.len();
-                        self.appetite = turn.app.message(self.id, kind, content);
+                        self.appetite = pass_message(turn, self.id, kind, content);
                         has_messages = true;
-                        turn.context.metrics.message_received();
                         if self.appetite == Appetite::Enough {
                             self.untaken_bytes = bytes;
                         }

@@ -44,6 +44,7 @@ impl Connection {
     }
 
     /// What it is charged for.
+    #[cfg(debug_assertions)]
     pub(crate) fn accounted_bytes(&self) -> usize {
         self.accounted_bytes
     }
@@ -87,7 +88,7 @@ impl Connection {
             Phase::H2(h2) => h2.is_held_by_peer(&self.link),
             Phase::WebSocket(upgraded) => upgraded.is_held_by_peer(&self.link),
             Phase::Lingering { .. } | Phase::Cutting => self.link.is_full(),
-            Phase::Handshake(_) | Phase::Preface { .. } => false,
+            Phase::Handshake(_) | Phase::Preface { .. } => true,
         };
         let age_ms = match self.accounted_bytes >= HOLDER_BYTES_MIN {
             true => now_ms.saturating_sub(self.holds_since_ms),

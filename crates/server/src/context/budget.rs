@@ -165,8 +165,11 @@ impl Budget {
             return Relief::Release;
         }
         if self.pressure == Pressure::Over && now_ms >= self.rests_until_ms {
-            // More than is necessary, so that this is not repeated at once.
-            let until_bytes = self.high_bytes + (self.bytes_max - self.high_bytes) / 2;
+            // More than is necessary, so that this is not repeated at once; and all the way if it has been repeated for long.
+            let until_bytes = match now_ms.saturating_sub(since_ms) < PATIENCE_MS {
+                true => self.high_bytes + (self.bytes_max - self.high_bytes) / 2,
+                false => self.low_bytes,
+            };
             (self.pressure, self.alarm_bytes) = (Pressure::High, self.bytes_max);
             return Relief::End { until_bytes };
         }
@@ -242,6 +245,9 @@ mod tests {
         budget.charge(1101, 0);
         assert!(budget.charge(0, 101));
         assert_eq!(budget.check(START_MS), end);
+        assert!(budget.charge(0, 1000));
+        let late = Relief::End { until_bytes: 1100 };
+        assert_eq!(budget.check(START_MS + PATIENCE_MS), late);
     }
 
     #[test]

@@ -301,10 +301,9 @@ impl Refusal {
 
     fn line(&self, limits: &Limits) -> String {
         let (status, count) = (self.status, self.count);
-        let (plural, were) = if count == 1 {
-            ("", "was")
-        } else {
-            ("s", "were")
+        let (plural, were) = match count {
+            1 => ("", "was"),
+            _ => ("s", "were"),
         };
         if status == TLS {
             return format!(
@@ -323,7 +322,8 @@ impl Refusal {
                 "{count} request{plural} asked for WebSocket, which the application does not serve, and {were} served as plain HTTP"
             );
         }
-        if let Some(line) = self.limited_line(plural) {
+        let rare = self.limited_line(plural);
+        if let Some(line) = rare.or_else(|| self.line_of_shortage(plural)) {
             return line;
         }
         if status == PROXY_HEADER {
@@ -331,9 +331,6 @@ impl Refusal {
             return format!(
                 "closed {count} connection{plural} without a valid PROXY header, the last of {reason} (see --proxy-protocol)"
             );
-        }
-        if let Some(line) = self.line_of_shortage(plural) {
-            return line;
         }
         if status == HTTP2 {
             let reason = &self.reason;

@@ -25,6 +25,8 @@ impl H1 {
     pub(crate) fn takes_input(&self, link: &Link, context: &Context) -> bool {
         match &self.reading {
             Reading::Idle | Reading::Head => !link.is_full(),
+            // What has arrived before the peer's end shows whether it is complete, or can be dropped.
+            Reading::Content(incoming) if link.is_half_closed() => incoming.takes_more(context),
             Reading::Content(incoming) => incoming.may_be_read(context),
             Reading::Waiting(_)
             | Reading::Handshake(_)

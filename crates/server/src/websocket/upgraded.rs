@@ -239,7 +239,7 @@ impl Upgraded {
             && !self.waits_for_turn
             && (!link.is_full()
                 || self.unsent_bytes(link) as u64 <= context.limits.send_buffer_bytes_max)
-            && (!context.budget.is_pressed() || self.is_admitted(context))
+            && (!context.budget.is_pressed() || link.is_half_closed() || self.is_admitted(context))
     }
 
     /// Whether more is read while the budget is nearly used up: a message that has begun if it may be long only if there is room.

@@ -6,7 +6,9 @@ mod harness;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use harness::websocket::{WebSocketClient, message};
 use harness::{Client, Server, get, post};
+use server::MessageKind as Kind;
 
 const MIB: usize = 1 << 20;
 const BUDGET: usize = 16 * MIB;
@@ -101,6 +103,25 @@ fn content_that_does_not_fit_waits_and_continues() {
     send_content(&mut server, &mut long, 6 * MIB - 100_000 - 64 * 1024);
     let response = server.response_to(&mut long, "POST");
     assert_eq!((response.status, response.content.len()), (200, 6 * MIB));
+}
+
+#[test]
+fn what_a_client_that_has_left_sent_is_not_held() {
+    let (mut server, _) = with_budget();
+    let mut long = uploading(&mut server, 6 * MIB, 100_000);
+    let clients = filled(&mut server);
+    send_content(&mut server, &mut long, 64 * 1024);
+    let before = server.worker.held_bytes();
+    drop(long);
+    server.settle();
+    assert!(server.worker.held_bytes() < before - 100_000);
+    let left = clients.len();
+    for (client, _) in clients {
+        client.end();
+        server.settle();
+    }
+    assert!(left > 5);
+    assert_eq!(server.worker.held_bytes(), 0);
 }
 
 #[test]
@@ -226,6 +247,35 @@ fn a_connection_is_refused_if_no_other_is_idle() {
     let mut new = server.connect();
     new.send(&get("/new"));
     assert_eq!(server.response(&mut new).status, 503);
+}
+
+#[test]
+fn long_messages_that_the_application_does_not_take_do_not_exceed_the_budget() {
+    let (mut server, _) = with_budget();
+    // The application takes one message of each.
+    let mut clients: Vec<WebSocketClient> = (0..30)
+        .map(|number| server.open(&format!("/ws/slow/{number}")))
+        .collect();
+    let frames = message(Kind::Binary, &vec![b'm'; MIB]);
+    for client in &mut clients {
+        let mut sent = 0;
+        while sent < frames.len() {
+            let count = client.client.send_some(&frames[sent..]);
+            server.settle();
+            sent += count;
+            if count == 0 {
+                // It waits until there is room.
+                break;
+            }
+        }
+        let held = server.worker.held_bytes();
+        assert!(held <= BUDGET as u64, "{held}");
+    }
+    let taken = server.worker.app.messages.len();
+    assert!((8..16).contains(&taken), "{taken}");
+    drop(clients);
+    server.settle();
+    assert_eq!(server.worker.held_bytes(), 0);
 }
 
 /// A small generator of random numbers (xorshift).
