@@ -93,6 +93,8 @@ def test_a_number_is_used_as_it_is(machine: Path, given: object, size: int) -> N
 def test_values_that_are_not_valid_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"^memory_max=: '7M' is too little; give at least 8M"):
         resolve({"memory_max": "7M"}, environ={})
+    with pytest.raises(ConfigError, match=r"^memory_max=: '9999T' is too much; give at most 1024T"):
+        resolve({"memory_max": "9999T"}, environ={})
     with pytest.raises(ConfigError, match=r"^memory_max=: 'much' is not a size; give bytes, or"):
         resolve({"memory_max": "much"}, environ={})
 

@@ -89,6 +89,10 @@ class Size:
         return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))
 
 
+SIZE_MAX = 2**50
+"""Bytes. More than a machine has; sums fit into 64 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class SizeOrAuto:
     """A number of bytes of at least so many, as `Size` parses it, "auto", or 0 for off."""
@@ -103,6 +107,8 @@ class SizeOrAuto:
         size = Size().parse(value)
         if 0 < size < self.least:
             raise ValueError(f"is too little; give at least {self.least // 2**20}M (0 = off)")
+        if size > SIZE_MAX:
+            raise ValueError(f"is too much; give at most {SIZE_MAX // 2**40}T (0 = off)")
         return size
 
 
