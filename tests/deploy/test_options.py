@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from bolide.config.settings import resolve, table
+from bolide.server.management.pages import all_families
 from deploy.dockerfile import stages
 from deploy.files import (
     CHART,
@@ -29,6 +30,8 @@ PAGES = DEPLOY.parent / "docs" / "deploy"
 OPTIONS = {option.name: option for option in table()}
 OURS = re.compile(r"\b[a-z]+(?:_[a-z]+)+(?:_ms|_max|_min|_s)\b")
 """Names that only limits and timeouts of ours have."""
+ENDS = {"counter": ["_total"], "gauge": [""], "info": ["_info"]}
+ENDS["histogram"] = ["_bucket", "_count", "_sum"]
 PAGES_OF_MANAGEMENT = {"/health", "/ready", "/metrics"}
 GRACEFUL_S = OPTIONS["graceful_timeout_ms"].default / 1000
 
@@ -47,6 +50,14 @@ def test_names_of_options_exist(path: Path) -> None:
         flags = re.findall(r"--([a-z][a-z0-9-]*)", command)
         named |= {flag.replace("-", "_") for flag in flags}
     assert named <= {*OPTIONS, "config"}
+
+
+def test_names_of_metrics_exist() -> None:
+    ours = {"bolide_busy_ratio"}  # what prometheus-adapter computes of them
+    known = {f"{family.name}{end}" for family in all_families() for end in ENDS[family.kind]}
+    known |= {family.name for family in all_families()} | ours
+    for path, text in sources():
+        assert set(re.findall(r"\bbolide_[a-z]\w+", text)) <= known, path
 
 
 def test_the_unit_has_valid_options() -> None:
