@@ -174,10 +174,17 @@ def test_websockets_do_not_count(start: Start, ledger: Ledger) -> None:
         assert client.get("/sleep").status == 200
 
 
-def test_what_clients_got_is_what_the_application_did(start: Start, ledger: Ledger) -> None:
+@pytest.mark.parametrize(
+    ("application", "option"),
+    [("ledger.py", "--concurrency-max"), ("ledger_wsgi.py", "--threads")],
+    ids=["coroutines", "threads"],
+)
+def test_what_clients_got_is_what_the_application_did(
+    start: Start, ledger: Ledger, application: str, option: str
+) -> None:
     """Threads of clients ask at random times, some leave: no 503 was begun, each 200 once."""
-    options = ("--concurrency-max", "3", "--queue-max", "6", "--queue-timeout-ms", "40")
-    managed = managed_by(ledger, start, *options)
+    options = (option, "3", "--queue-max", "6", "--queue-timeout-ms", "40")
+    managed = Managed(start, f"admission/{application}", *options, env=ledger.env)
     got: dict[str, int] = {}
 
     def client(number: int) -> None:

@@ -2,14 +2,16 @@
 
 use wire::RequestHead;
 
+use super::content::Incoming;
 use super::input::is_discardable;
 use super::queue::{Encoding, Queued};
-use super::{For, H1, Reading};
+use super::{Ending, For, H1, Reading};
 use crate::app::head::{OwnedHead, ReadHead};
-use crate::app::{App, Content, Outcome};
+use crate::app::{App, Content};
 use crate::context::admission::{Refused, Verdict};
 use crate::context::waiting::Grant;
 use crate::exchange::Exchange;
+use crate::exchange::content::Taker;
 use crate::id::ExchangeId;
 use crate::link::{Fate, Turn};
 use crate::responder::{Delimiter, Framing};
@@ -86,12 +88,24 @@ impl H1 {
             is_safe: head.method.is_safe(),
         };
         queued.respond(&mut turn.context.responder, &refused.response());
-        let left = (Outcome::Responded, true, false);
-        self.called(turn, queued, left, (head, content, is_persistent));
-        match content {
-            Content::Whole(content) => content.len(),
-            Content::Later => 0,
+        self.queue.push_back(queued);
+        let (ending, used) = match content {
+            Content::Whole(content) => (Ending::Read, content.len()),
+            Content::Later => (Ending::Unread, 0),
+        };
+        if !goes_on {
+            self.stop_reading(ending);
+        } else if content == Content::Later {
+            let rest = Incoming::new(
+                head.body_length,
+                Taker::Nobody,
+                false,
+                is_persistent,
+                turn.context,
+            );
+            self.reading = Reading::Content(Box::new(rest));
         }
+        used
     }
 
     /// Whether the request whose content is complete may be called now. If not, it waits, or is refused.

@@ -398,7 +398,7 @@ impl H1 {
 
     /// Handles every outcome except a response that is complete at once (there may be one, with its content left open): queues the exchange
     /// and decides who takes its content.
-    pub(super) fn called<A: App>(
+    fn called<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         mut queued: Queued,
