@@ -229,7 +229,7 @@ def test_a_client_that_closes_its_connection_ends_all_requests(
 
 
 def test_streams_beyond_the_queue_of_threads_get_503(start: Start, connect: Connect) -> None:
-    server = start("h2/wsgi.py", "--h2c", "--threads", "2", "--queued-requests-max", "2")
+    server = start("h2/wsgi.py", "--h2c", "--threads", "2", "--queue-max", "2")
     client = connect(server)
     occupied, queued, surplus = (1, 3), (5, 7), (9, 11, 13)
     for stream in occupied:
