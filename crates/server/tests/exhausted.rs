@@ -3,6 +3,7 @@
 mod harness;
 
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 
 use harness::{Client, Server, get};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -20,18 +21,8 @@ fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
 
     let mut waiting = Client::new(TcpStream::connect(address).unwrap().into());
     waiting.send(&get("/waited"));
-    let next = std::fs::File::open("/dev/null").unwrap();
-    let lowest_free = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
-    drop(next);
     let before = getrlimit(Resource::Nofile);
-    setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: Some(lowest_free),
-            ..before
-        },
-    )
-    .unwrap();
+    leave_no_descriptor();
     server.settle();
     assert!(waiting.is_quiet());
     // It does not spin: nothing is ready until the rest is over.
@@ -47,4 +38,39 @@ fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
     let late = TcpStream::connect(address).unwrap();
     late.shutdown(Shutdown::Write).unwrap();
     server.expect_end(&mut Client::new(late.into()));
+    // The limit is that of the process: both tests run one after the other.
+    an_idle_connection_makes_room();
+}
+
+/// Sets the limit to what is open now.
+fn leave_no_descriptor() {
+    let next = std::fs::File::open("/dev/null").unwrap();
+    let lowest_free = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
+    drop(next);
+    let limit = Rlimit {
+        current: Some(lowest_free),
+        ..getrlimit(Resource::Nofile)
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+fn an_idle_connection_makes_room() {
+    let (mut server, now_ms) = Server::with_manual_clock(|_| ());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let added = server.worker.add_listener(listener.into(), 16, None);
+    added.unwrap();
+    let mut idle = server.connect();
+    assert_eq!(server.ask(&mut idle, &get("/idle")).content, "/idle");
+    now_ms.fetch_add(1000, Ordering::Relaxed);
+    let mut waiting = Client::new(TcpStream::connect(address).unwrap().into());
+    waiting.send(&get("/waited"));
+    let before = getrlimit(Resource::Nofile);
+    leave_no_descriptor();
+    assert_eq!(server.response(&mut waiting).content, "/waited");
+    server.expect_end(&mut idle);
+    server.settle();
+    let line = "closed 1 idle connection for new ones: no file descriptor was left";
+    assert_eq!(server.worker.app.refusals, [line]);
+    setrlimit(Resource::Nofile, before).unwrap();
 }
