@@ -44,26 +44,26 @@ fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
 
 /// Sets the limit to what is open now.
 fn leave_no_descriptor() {
-    let next = std::fs::File::open("/dev/null").unwrap();
+    let next = std::fs::File::open("/dev/null").expect("a file");
     let lowest_free = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
     drop(next);
     let limit = Rlimit {
         current: Some(lowest_free),
         ..getrlimit(Resource::Nofile)
     };
-    setrlimit(Resource::Nofile, limit).unwrap();
+    setrlimit(Resource::Nofile, limit).expect("a lower limit");
 }
 
 fn an_idle_connection_makes_room() {
     let (mut server, now_ms) = Server::with_manual_clock(|_| ());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
     let added = server.worker.add_listener(listener.into(), 16, None);
-    added.unwrap();
+    added.expect("a usable listener");
     let mut idle = server.connect();
     assert_eq!(server.ask(&mut idle, &get("/idle")).content, "/idle");
     now_ms.fetch_add(1000, Ordering::Relaxed);
-    let mut waiting = Client::new(TcpStream::connect(address).unwrap().into());
+    let mut waiting = Client::new(TcpStream::connect(address).expect("a listener").into());
     waiting.send(&get("/waited"));
     let before = getrlimit(Resource::Nofile);
     leave_no_descriptor();
@@ -72,5 +72,5 @@ fn an_idle_connection_makes_room() {
     server.settle();
     let line = "closed 1 idle connection for new ones: no file descriptor was left";
     assert_eq!(server.worker.app.refusals, [line]);
-    setrlimit(Resource::Nofile, before).unwrap();
+    setrlimit(Resource::Nofile, before).expect("the limit of before");
 }
