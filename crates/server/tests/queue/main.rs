@@ -240,3 +240,35 @@ proptest! {
         world.end();
     }
 }
+
+#[test]
+fn a_request_that_is_refused_while_it_waits_leaves_the_queue() {
+    let (mut server, _) = Server::with_manual_clock(|config| {
+        config.accepts_prior_knowledge = true;
+        config.admission.limits.concurrency_max = 1;
+        config.limits.queue_max = 1;
+        config.limits.body_bytes_max = 10;
+    });
+    let mut client = H2Client::new(server.connect());
+    let settle = |server: &mut Server, client: &mut H2Client| {
+        client.send(usize::MAX);
+        server.settle();
+        client.receive();
+    };
+    let first = client.open("GET", "/later/1", true);
+    let refused = client.open("POST", "/later/2", false);
+    settle(&mut server, &mut client);
+    client.data(refused, &[b'x'; 11], true);
+    settle(&mut server, &mut client);
+    assert_eq!(client.streams[&refused].status, 413);
+    // There is a place in the queue again.
+    let last = client.open("GET", "/later/3", true);
+    settle(&mut server, &mut client);
+    for (stream, target) in [(first, "/later/1"), (last, "/later/3")] {
+        let id = server.worker.app.running.remove(0);
+        server.respond(id, target);
+        settle(&mut server, &mut client);
+        assert_eq!(client.streams[&stream].status, 200);
+    }
+    assert_eq!(server.targets(), ["/later/1", "/later/3"]);
+}
