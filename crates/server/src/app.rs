@@ -1,15 +1,13 @@
 //! The only interface between the server and what responds to requests.
 
 pub(crate) mod bounds;
+pub(crate) mod circumstances;
 pub(crate) mod forwarded;
 pub(crate) mod head;
 pub(crate) mod shortage;
 pub(crate) mod websocket;
 
 use std::mem::MaybeUninit;
-use std::sync::Arc;
-
-use net::{Peer, TlsDetails};
 use wire::websocket::{Content as MessageContent, Kind};
 
 use crate::id::ExchangeId;
@@ -17,7 +15,7 @@ use crate::responder::Responder;
 use crate::response::FilePart;
 
 use self::bounds::Overrides;
-use self::forwarded::Forwarded;
+use self::circumstances::Circumstances;
 use self::head::Head;
 use self::shortage::Shortage;
 use self::websocket::{Appetite, Closed, Offer};
@@ -30,14 +28,8 @@ pub struct Request<'a> {
     pub content: Content<'a>,
     /// Identifies the exchange when the response is posted later.
     pub id: ExchangeId,
-    /// The client's address, according to the proxies that are trusted.
-    pub client: &'a Peer,
-    /// The local address of the connection.
-    pub server: &'a Peer,
-    /// The connection's TLS session, if it has one.
-    pub tls: Option<&'a Arc<TlsDetails>>,
-    /// What trusted proxies say of it.
-    pub forwarded: Option<&'a Forwarded>,
+    /// Between whom it is exchanged.
+    pub circumstances: &'a Circumstances,
 }
 
 /// Where a request's content is.

@@ -215,6 +215,7 @@ impl Connection {
                 return Fate::Open;
             }
             self.leave_handshake(context, HandshakeEnd::Completed);
+            self.link.note_session();
         }
         let link = &mut self.link;
         match (&mut self.phase, received) {

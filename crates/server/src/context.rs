@@ -21,7 +21,7 @@ use net::memory::{NoMemory, append, copy};
 use net::{Clock, Peer, TlsDetails, descriptors_max, precise_ns};
 
 use crate::access_log::{AccessLog, Began};
-use crate::app::forwarded::Forwarded;
+use crate::app::circumstances::Circumstances;
 use crate::app::head::Head;
 use crate::app::shortage::{Lacking, Shortages};
 use crate::context::metrics::{Metrics, Relieved};
@@ -104,8 +104,8 @@ pub(crate) struct Context {
     /// HTTP/2 without TLS is accepted from clients that start with its preface.
     pub(crate) accepts_prior_knowledge: bool,
     pub(crate) proxies: Proxies,
-    /// What they say of the request that was last called, of those of which they said something.
-    pub(crate) forwarded: Option<Forwarded>,
+    /// Those of the request that was last called, of those of which proxies said something.
+    pub(crate) forwarded: Option<Circumstances>,
     pub(crate) shortages: Shortages,
     pub(crate) refusals: Refusals,
     pub(crate) websockets: WebSockets,

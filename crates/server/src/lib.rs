@@ -28,6 +28,7 @@ mod websocket;
 
 pub use access_log::{AccessLog, FormatError, LogFormat, Selection};
 pub use app::bounds::Overrides;
+pub use app::circumstances::Circumstances;
 pub use app::forwarded::Forwarded;
 pub use app::head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead, Span};
 pub use app::shortage::Shortage;

@@ -28,6 +28,7 @@ use net::{FileSent, Interest, Peer, Poller, Received, Sent, Token, Transport};
 use self::backlog::Backlog;
 use self::departure::Departure;
 use crate::app::App;
+use crate::app::circumstances::Circumstances;
 use crate::context::Context;
 use crate::id::ConnectionId;
 use crate::response::FilePart;
@@ -109,8 +110,8 @@ pub(crate) struct Link {
     /// Shared with [`crate::responder::batch::Exits`].
     pub(crate) transport: Arc<Transport>,
     pub(crate) id: ConnectionId,
-    pub(crate) client: Peer,
-    pub(crate) server: Peer,
+    /// Those of requests of which proxies say nothing.
+    pub(crate) circumstances: Circumstances,
     /// The requests are those of a client whose address its proxy does not know: what they say of clients is not the proxy's word.
     pub(crate) is_of_unknown: bool,
     receiving: Receiving,
@@ -124,8 +125,6 @@ pub(crate) struct Link {
     moved_ms: u64,
     /// Set once the peer has ended its side while something was owed to it.
     departure: Option<Box<Departure>>,
-    /// What applications may know of the TLS session, since the first request.
-    tls: session::KnownSession,
 }
 
 impl Link {
@@ -138,8 +137,7 @@ impl Link {
         Link {
             transport,
             id,
-            client,
-            server,
+            circumstances: Circumstances::between(client, server),
             is_of_unknown: false,
             receiving: Receiving::Open,
             sending: Sending::Open,
@@ -148,7 +146,6 @@ impl Link {
             sent_bytes: 0,
             moved_ms: now_ms,
             departure: None,
-            tls: session::KnownSession::default(),
         }
     }
 
@@ -519,7 +516,7 @@ impl Link {
 
     /// Whether the peer can detect a reset. On a UNIX socket it sees an ordinary end.
     pub(crate) fn can_reset(&self) -> bool {
-        matches!(self.client, Peer::Internet(_))
+        matches!(self.circumstances.client, Peer::Internet(_))
     }
 
     /// Whether the end of this process is to reset the connection, however it ends. On while an ordinary close would look like the end of a

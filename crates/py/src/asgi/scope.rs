@@ -159,7 +159,7 @@ impl Scopes {
         let scope = self.spare.take().map(|spare| spare.into_bound(py));
         self.renew(py, scope.as_ref(), request)?;
         let (scope, client) = match scope {
-            Some(scope) if self.last.client == *request.client => (scope, None),
+            Some(scope) if self.last.client == request.circumstances.client => (scope, None),
             Some(scope) => (scope, Some(self.client(py, request)?)),
             None => (
                 self.template.bind(py).copy()?,
@@ -191,9 +191,10 @@ impl Scopes {
         py: Python<'py>,
         request: &server::Request<'_>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.last.client = *request.client;
+        self.last.client = request.circumstances.client;
         let slot = request.id.connection() as usize;
-        self.clients.address(py, slot, request.client)
+        self.clients
+            .address(py, slot, &request.circumstances.client)
     }
 
     /// Updates the template, and the last scope if it is as good as new, for `request`.
@@ -211,7 +212,9 @@ impl Scopes {
         let references = OurReferences::of(if scope.is_some() { 3 } else { 2 });
         let keys = &self.keys;
         target.renew(&keys.asgi, self.versions.renewed(py, references)?)?;
-        let extensions = self.extensions.renewed(py, references, request.tls)?;
+        let extensions =
+            self.extensions
+                .renewed(py, references, request.circumstances.tls.as_ref())?;
         target.renew(&keys.extensions, extensions)?;
         if let Some(state) = &mut self.state {
             target.renew(&keys.state, state.renewed(py, references)?)?;
@@ -222,15 +225,16 @@ impl Scopes {
             .sections
             .renewed(py, references, slot, section.lines())?;
         target.renew(&keys.headers, headers)?;
-        if self.last.server != *request.server {
-            self.last.server = *request.server;
-            let server = self.servers.address(py, 0, request.server)?;
+        let now = request.circumstances;
+        if self.last.server != now.server {
+            self.last.server = now.server;
+            let server = self.servers.address(py, 0, &now.server)?;
             target.set(&keys.server, server)?;
         }
         let own = (self.scheme, self.root_path.as_str());
-        if request.forwarded.is_some() || self.last.forwarded.is_some() {
+        if now.forwarded.is_some() || self.last.forwarded.is_some() {
             self.last
-                .renew_forwarded(&target, keys, own, request.forwarded)?;
+                .renew_forwarded(&target, keys, own, now.forwarded.as_deref())?;
         }
         self.last
             .renew_request_line(&target, keys, own.1, request.head)

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use server::{Content, ExchangeId, Forwarded, LazyHead, ParameterKind, Parameters, Span};
+use server::{Circumstances, Content, ExchangeId, LazyHead, ParameterKind, Parameters, Span};
 use wire::Scheme;
 
 use crate::ffi;
@@ -91,13 +91,13 @@ impl State {
         self.is_exhausted = false;
         self.is_async = is_async;
         self.is_in_call = true;
-        self.client = *request.client;
-        self.server = *request.server;
+        let now = request.circumstances;
+        self.client = now.client;
+        self.server = now.server;
         // One comparison of all: most requests have none of them, nor had the one before (bench: calls.py).
-        let (tls, forwarded) = (request.tls, request.forwarded);
-        let is_any = tls.is_some() | self.tls.is_some();
-        if is_any | forwarded.is_some() | self.forwarded.is_some() {
-            self.set_circumstances(tls, forwarded);
+        let is_any = now.tls.is_some() | self.tls.is_some();
+        if is_any | now.forwarded.is_some() | self.forwarded.is_some() {
+            self.set_circumstances(now);
         }
         self.id = Some(request.id);
         if self.parameters.is_some() {
@@ -109,12 +109,12 @@ impl State {
     /// Stores the connection's TLS session, and what proxies have said. Counting references is not free, and a connection sends many requests.
     #[cold]
     #[inline(never)]
-    fn set_circumstances(&mut self, tls: Option<&Arc<TlsDetails>>, forwarded: Option<&Forwarded>) {
-        if self.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
-            self.tls = tls.cloned();
+    fn set_circumstances(&mut self, now: &Circumstances) {
+        if self.tls.as_ref().map(Arc::as_ptr) != now.tls.as_ref().map(Arc::as_ptr) {
+            self.tls.clone_from(&now.tls);
         }
-        self.forwarded =
-            forwarded.map(|forwarded| Box::new((forwarded.scheme, forwarded.prefix.clone())));
+        let said = now.forwarded.as_ref();
+        self.forwarded = said.map(|said| Box::new((said.scheme, said.prefix.clone())));
     }
 
     /// The content that has arrived with the head.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use net::{Peer, TlsDetails};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use server::{Forwarded, Head};
+use server::{Circumstances, Forwarded, Head};
 use wire::{FieldLines, Method, Version};
 
 use super::environ_forwarded::set_forwarded;
@@ -30,13 +30,8 @@ const PORTS: usize = 256;
 const OF_ENVIRON: OurReferences = OurReferences::of(1);
 
 /// What an environ consists of besides the head.
-pub(super) struct Circumstances<'a> {
-    pub(super) client: &'a Peer,
-    pub(super) server: &'a Peer,
-    /// The connection's TLS session.
-    pub(super) tls: Option<&'a Arc<TlsDetails>>,
-    /// What trusted proxies say of the request.
-    pub(super) forwarded: Option<&'a Forwarded>,
+pub(super) struct Arrival<'a> {
+    pub(super) circumstances: &'a Circumstances,
     /// The connection's index among the open ones.
     pub(super) connection: usize,
     /// The length of the content, if it has arrived completely.
@@ -136,25 +131,26 @@ impl Environs {
         &mut self,
         py: Python<'py>,
         head: Head<'_>,
-        circumstances: &Circumstances<'_>,
+        arrival: &Arrival<'_>,
         input: Option<Bound<'py, Input>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        self.set_addresses(py, circumstances)?;
-        if circumstances.tls.map(Arc::as_ptr) != self.tls.as_ref().map(Arc::as_ptr) {
-            self.set_tls(py, circumstances.tls)?;
+        let now = arrival.circumstances;
+        self.set_addresses(py, now)?;
+        if now.tls.as_ref().map(Arc::as_ptr) != self.tls.as_ref().map(Arc::as_ptr) {
+            self.set_tls(py, now.tls.as_ref())?;
         }
         self.set_version(py, head.version())?;
         self.given = None;
         let section = head.field_section();
         let lines = section.lines();
-        let is_known = self.recall(py, circumstances.connection, lines)?;
+        let is_known = self.recall(py, arrival.connection, lines)?;
         let unknown = (!is_known).then_some(lines);
-        if let Some(forwarded) = circumstances.forwarded {
-            return self.forwarded(py, head, circumstances, (unknown, forwarded, input));
+        if let Some(forwarded) = &now.forwarded {
+            return self.forwarded(py, head, arrival, (unknown, forwarded, input));
         }
         let is_plain = is_known && head.method() == Method::Get && !head.has_content();
-        let Peer::Internet(client) = circumstances.client else {
-            let environ = self.new_environ(py, head, circumstances, unknown)?;
+        let Peer::Internet(client) = now.client else {
+            let environ = self.new_environ(py, head, arrival, unknown)?;
             set_input(&environ, input)?;
             environ.del_item(pyo3::intern!(py, "REMOTE_PORT"))?;
             return Ok(environ);
@@ -170,7 +166,7 @@ impl Environs {
             self.given = version(&environ);
             return Ok(environ);
         }
-        let environ = self.new_environ(py, head, circumstances, unknown)?;
+        let environ = self.new_environ(py, head, arrival, unknown)?;
         set_input(&environ, input)?;
         environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), self.port(py, port))?;
         if is_plain {
@@ -188,7 +184,7 @@ impl Environs {
         &mut self,
         py: Python<'py>,
         head: Head<'_>,
-        circumstances: &Circumstances<'_>,
+        arrival: &Arrival<'_>,
         (unknown, forwarded, input): (
             Option<FieldLines<'_>>,
             &Forwarded,
@@ -198,9 +194,9 @@ impl Environs {
         if self.has_new_values {
             self.spare = None;
         }
-        let environ = self.new_environ(py, head, circumstances, unknown)?;
+        let environ = self.new_environ(py, head, arrival, unknown)?;
         set_input(&environ, input)?;
-        set_forwarded(&environ, forwarded, circumstances.server)?;
+        set_forwarded(&environ, forwarded, &arrival.circumstances.server)?;
         if !forwarded.prefix.is_empty() {
             let prefix = forwarded.prefix.as_bytes();
             let script_name = [prefix, &self.root_path].concat();
@@ -250,7 +246,7 @@ impl Environs {
         &mut self,
         py: Python<'py>,
         head: Head<'_>,
-        circumstances: &Circumstances<'_>,
+        arrival: &Arrival<'_>,
         unknown: Option<FieldLines<'_>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let environ = match unknown {
@@ -263,7 +259,7 @@ impl Environs {
         }
         self.set_target(&environ, head)?;
         if head.content_length().is_none()
-            && let Some(content_bytes) = circumstances.content_bytes
+            && let Some(content_bytes) = arrival.content_bytes
         {
             set_length(&environ, content_bytes)?;
         }
@@ -290,12 +286,12 @@ impl Environs {
 
     /// Updates the addresses in the template when they have changed.
     #[inline]
-    fn set_addresses(&mut self, py: Python<'_>, circumstances: &Circumstances<'_>) -> PyResult<()> {
+    fn set_addresses(&mut self, py: Python<'_>, circumstances: &Circumstances) -> PyResult<()> {
         let client = match circumstances.client {
             Peer::Internet(address) => Some(address.ip()),
             Peer::Unix(_) | Peer::Local => None,
         };
-        let is_server = self.server.as_ref() == Some(circumstances.server);
+        let is_server = self.server.as_ref() == Some(&circumstances.server);
         if client == self.client && is_server {
             return Ok(());
         }
@@ -316,7 +312,7 @@ impl Environs {
             template.set_item(pyo3::intern!(py, "SERVER_NAME"), name)?;
             template.set_item(pyo3::intern!(py, "SERVER_PORT"), port)?;
             self.sections = [const { None }; SECTIONS];
-            self.server = Some(*circumstances.server);
+            self.server = Some(circumstances.server);
         }
         Ok(())
     }

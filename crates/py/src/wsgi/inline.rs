@@ -11,7 +11,7 @@ use wire::Method;
 
 use super::blocks::{Blocks, KeptBlocks, Returned};
 use super::call::{Caller, Framing, Lender, Progress, State, WsgiCall, not_started};
-use super::environ::{Circumstances, Environs};
+use super::environ::{Arrival, Environs};
 use super::input::Input;
 use super::unclosed::Unclosed;
 use super::{Placement, WsgiApp, log};
@@ -126,18 +126,15 @@ impl Inline {
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
         let head = request.head;
-        let circumstances = Circumstances {
-            client: request.client,
-            server: request.server,
-            tls: request.tls,
-            forwarded: request.forwarded,
+        let arrival = Arrival {
+            circumstances: request.circumstances,
             connection: request.id.connection() as usize,
             content_bytes: match request.content {
                 Content::Whole(content) => Some(content.len()),
                 Content::Later => None,
             },
         };
-        let environ = self.environs.environ(py, head, &circumstances, input)?;
+        let environ = self.environs.environ(py, head, &arrival, input)?;
         let lent = self
             .lender
             .lend(py, request.id, head.method() == Method::Head)?;

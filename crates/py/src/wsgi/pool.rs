@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use net::Numbers;
 use net::memory::{NoMemory, copy};
-use net::{Numbers, Peer, TlsDetails};
 use server::metrics::{QUEUE_FULL, QUEUE_TIMEOUT, WAITING_REQUESTS};
-use server::{Command, Config, ExchangeId, Forwarded, OwnedHead, Response};
+use server::{Circumstances, Command, Config, ExchangeId, OwnedHead, Response};
 
 use super::fairness::Rounds;
 use super::lane::Lane;
@@ -44,10 +44,7 @@ pub(super) struct Job {
     pub(super) head: OwnedHead,
     /// The content; `None` when it has to be read part by part.
     pub(super) content: Option<Vec<u8>>,
-    pub(super) client: Peer,
-    pub(super) server: Peer,
-    pub(super) tls: Option<Arc<TlsDetails>>,
-    pub(super) forwarded: Option<Box<Forwarded>>,
+    pub(super) circumstances: Circumstances,
     has_peer_ended: bool,
     queued: Instant,
     /// See [`Rounds`].
@@ -355,10 +352,7 @@ impl Intake {
             id: request.id,
             head: OwnedHead::of(request.head),
             content,
-            client: *request.client,
-            server: *request.server,
-            tls: request.tls.cloned(),
-            forwarded: request.forwarded.cloned().map(Box::new),
+            circumstances: request.circumstances.clone(),
             has_peer_ended: false,
             queued: Instant::now(),
             round: 0,

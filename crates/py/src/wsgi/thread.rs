@@ -10,7 +10,7 @@ use wire::Method;
 
 use super::blocks::{Blocks, Returned};
 use super::call::{Caller, Framing, Lender, Progress, WsgiCall, not_started};
-use super::environ::{Circumstances, Environs};
+use super::environ::{Arrival, Environs};
 use super::input::Input;
 use super::lane::Lane;
 use super::pool::{Job, Pool};
@@ -137,15 +137,12 @@ impl Thread {
                 Input::later(Arc::clone(&self.lane), job.id),
             )?),
         };
-        let circumstances = Circumstances {
-            client: &job.client,
-            server: &job.server,
-            tls: job.tls.as_ref(),
-            forwarded: job.forwarded.as_deref(),
+        let arrival = Arrival {
+            circumstances: &job.circumstances,
             connection: job.id.connection() as usize,
             content_bytes,
         };
-        let environ = self.environs.environ(py, head, &circumstances, input)?;
+        let environ = self.environs.environ(py, head, &arrival, input)?;
         let lent = self
             .lender
             .lend(py, job.id, head.method() == Method::Head)?;

@@ -183,7 +183,7 @@ impl Connection {
     pub(super) fn note_failure(&mut self, context: &mut Context, error: &io::Error) -> bool {
         let has_failed = error.kind() == io::ErrorKind::InvalidData;
         if has_failed {
-            let client = &self.link.client;
+            let client = &self.link.circumstances.client;
             context.refusals.add_handshake(client, error);
         }
         has_failed

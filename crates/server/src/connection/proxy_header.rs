@@ -35,7 +35,7 @@ impl Connection {
         else {
             return None;
         };
-        if !context.proxies.trusts(&self.link.client) {
+        if !context.proxies.trusts(&self.link.circumstances.client) {
             return self.refuse_connection(context, NOT_TRUSTED);
         }
         let end = buffer.len().min(PROXY_HEADER_BYTES_MAX);
@@ -52,7 +52,7 @@ impl Connection {
                     .transport
                     .take_peeked(room.get_mut(..length).unwrap_or_default());
                 self.is_of(header);
-                let (key, client) = (self.link.id.key, self.link.client);
+                let (key, client) = (self.link.id.key, self.link.circumstances.client);
                 if !context.takes_known_client(key, &client) {
                     context.refuse_client(&client);
                     return Some(Fate::Close);
@@ -66,7 +66,7 @@ impl Connection {
     }
 
     fn refuse_connection(&self, context: &mut Context, reason: &str) -> Option<Fate> {
-        let client = &self.link.client;
+        let client = &self.link.circumstances.client;
         context.refusals.add_proxy_header(client, reason);
         Some(Fate::Close)
     }
@@ -77,10 +77,10 @@ impl Connection {
             ProxyHeader::Own => {}
             ProxyHeader::Unknown => self.link.is_of_unknown = true,
             ProxyHeader::Of(client, server) => {
-                self.link.client = Peer::Internet(client);
-                self.link.server = Peer::Internet(server);
+                self.link.circumstances.client = Peer::Internet(client);
+                self.link.circumstances.server = Peer::Internet(server);
             }
-            ProxyHeader::OfUnix => self.link.client = Peer::Local,
+            ProxyHeader::OfUnix => self.link.circumstances.client = Peer::Local,
         }
     }
 

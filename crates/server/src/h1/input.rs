@@ -287,10 +287,8 @@ impl H1 {
         }
         let responder = &mut context.responder;
         responder.call_begins(framing, is_next && !turn.link.is_full());
-        let forwarded = turn
-            .link
-            .forwarded(&context.proxies, &mut context.forwarded, head);
-        let request = turn.link.request(head, forwarded, (content, id));
+        let said = (&context.proxies, &mut context.forwarded);
+        let request = turn.link.request(said, head, (content, id));
         if let Some(slow) = &context.slow {
             slow.call_begins(id, request.head);
         }

@@ -53,10 +53,9 @@ impl H1 {
         }
         let responder = &mut turn.context.responder;
         responder.message_begins(false);
-        let place = &mut turn.context.forwarded;
-        let forwarded = turn.link.forwarded(&turn.context.proxies, place, head);
+        let said = (&turn.context.proxies, &mut turn.context.forwarded);
         let content = Content::Whole(b"");
-        let request = turn.link.request(head, forwarded, (content, id));
+        let request = turn.link.request(said, head, (content, id));
         let field_section = head.field_section;
         let offer = Offer { field_section };
         turn.app.websocket(&request, &offer, responder);

@@ -353,9 +353,8 @@ impl H2 {
         frames.payload_bytes_max = self.client.payload_bytes_max;
         frames.framed_bytes = 0;
         frames.has_ended = false;
-        let place = &mut turn.context.forwarded;
-        let forwarded = turn.link.forwarded(&turn.context.proxies, place, head);
-        let request = turn.link.request(head, forwarded, (content, id));
+        let said = (&turn.context.proxies, &mut turn.context.forwarded);
+        let request = turn.link.request(said, head, (content, id));
         if let Some(slow) = &turn.context.slow {
             slow.call_begins(id, request.head);
         }

@@ -111,10 +111,9 @@ impl H2 {
             connection: turn.link.id.key,
             sequence: turn.context.next_sequence(),
         };
-        let place = &mut turn.context.forwarded;
-        let forwarded = turn.link.forwarded(&turn.context.proxies, place, head);
+        let said = (&turn.context.proxies, &mut turn.context.forwarded);
         let content = Content::Whole(b"");
-        let request = turn.link.request(head, forwarded, (content, id));
+        let request = turn.link.request(said, head, (content, id));
         let offer = Offer {
             field_section: head.field_section,
         };

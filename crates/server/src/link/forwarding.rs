@@ -7,6 +7,7 @@ use net::Peer;
 use wire::{Claims, Node, RequestHead, Scheme, host_and_port};
 
 use super::{Link, Turn};
+use crate::app::circumstances::Circumstances;
 use crate::app::forwarded::Forwarded;
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{App, Content, Request};
@@ -15,48 +16,41 @@ use crate::context::record::Record;
 use crate::id::ExchangeId;
 
 impl Link {
-    /// What trusted proxies say of a request, which is kept in `place` until another one has such fields: so the others have nothing to drop.
-    #[inline]
-    pub(crate) fn forwarded<'p>(
-        &self,
-        proxies: &Proxies,
-        place: &'p mut Option<Forwarded>,
-        head: &RequestHead<'_>,
-    ) -> Option<&'p Forwarded> {
-        match head.is_forwarded {
-            false => None,
-            true => self.keep_forwarded(proxies, place, head),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn keep_forwarded<'p>(
-        &self,
-        proxies: &Proxies,
-        place: &'p mut Option<Forwarded>,
-        head: &RequestHead<'_>,
-    ) -> Option<&'p Forwarded> {
-        *place = self.read_forwarded(proxies, head);
-        place.as_ref()
-    }
-
-    /// A request as the application gets it.
+    /// A request as the application gets it. What trusted proxies say of it is kept in `place` until another one has such fields: so the
+    /// others have nothing to drop.
     #[inline(always)]
     pub(crate) fn request<'a>(
         &'a self,
+        (proxies, place): (&Proxies, &'a mut Option<Circumstances>),
         head: &'a RequestHead<'a>,
-        forwarded: Option<&'a Forwarded>,
         (content, id): (Content<'a>, ExchangeId),
     ) -> Request<'a> {
         Request {
             head: Head::of(head),
             content,
             id,
-            client: forwarded.map_or(&self.client, |forwarded| &forwarded.client),
-            server: &self.server,
-            tls: self.tls(),
-            forwarded,
+            circumstances: match head.is_forwarded {
+                false => &self.circumstances,
+                true => self.circumstances_of(proxies, place, head),
+            },
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn circumstances_of<'a>(
+        &'a self,
+        proxies: &Proxies,
+        place: &'a mut Option<Circumstances>,
+        head: &RequestHead<'_>,
+    ) -> &'a Circumstances {
+        match self.read_forwarded(proxies, head) {
+            None => &self.circumstances,
+            Some(forwarded) => place.insert(Circumstances {
+                client: forwarded.client,
+                forwarded: Some(Box::new(forwarded)),
+                ..self.circumstances.clone()
+            }),
         }
     }
 
@@ -64,7 +58,7 @@ impl Link {
     pub(super) fn client_of(&self, proxies: &Proxies, head: Option<&RequestHead<'_>>) -> Peer {
         let head = head.filter(|head| head.is_forwarded);
         let forwarded = head.and_then(|head| self.read_forwarded(proxies, head));
-        forwarded.map_or(self.client, |forwarded| forwarded.client)
+        forwarded.map_or(self.circumstances.client, |forwarded| forwarded.client)
     }
 
     fn read_forwarded(&self, proxies: &Proxies, head: &RequestHead<'_>) -> Option<Forwarded> {
@@ -74,7 +68,7 @@ impl Link {
             false => None,
         };
         Some(Forwarded {
-            client: claims.client.map_or(self.client, peer_of),
+            client: claims.client.map_or(self.circumstances.client, peer_of),
             scheme: claims.scheme,
             server,
             prefix: String::from_utf8_lossy(claims.prefix.unwrap_or_default()).into(),
@@ -82,7 +76,7 @@ impl Link {
     }
 
     fn claims<'a>(&self, proxies: &Proxies, head: &RequestHead<'a>) -> Option<Claims<'a>> {
-        if self.is_of_unknown || !proxies.trusts(&self.client) {
+        if self.is_of_unknown || !proxies.trusts(&self.circumstances.client) {
             return None;
         }
         let lines = wire::field_lines(head.field_section);
@@ -162,7 +156,7 @@ impl<A: App> Turn<'_, A> {
     pub(crate) fn client_for_log(&self, head: Option<&RequestHead<'_>>) -> Peer {
         match self.context.log.is_some() {
             true => self.link.client_of(&self.context.proxies, head),
-            false => self.link.client,
+            false => self.link.circumstances.client,
         }
     }
 
@@ -173,7 +167,9 @@ impl<A: App> Turn<'_, A> {
         head: Option<&RequestHead<'_>>,
         sent: (u16, u64),
     ) -> Record {
-        let sender = (self.client_for_log(head), || self.link.tls());
+        let sender = (self.client_for_log(head), || {
+            self.link.circumstances.tls.as_ref()
+        });
         let head = head.map(Head::of);
         self.context.record(sender, head, began_ms, sent)
     }

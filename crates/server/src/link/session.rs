@@ -1,34 +1,20 @@
-//! The part of a link that only TLS needs: what the transport holds, and what applications may know of the session, which is collected for
-//! the first request and shared by all of them.
+//! The part of a link that only TLS needs: what the transport holds, and what applications may know of the session, which is collected
+//! after the handshake and shared by all requests.
 
-use std::cell::OnceCell;
 use std::sync::Arc;
-
-use net::TlsDetails;
 
 use super::Link;
 
-/// Empty before the first request.
-pub(super) type KnownSession = OnceCell<Option<Arc<TlsDetails>>>;
-
 impl Link {
-    /// What applications may know of the TLS session; None on a plain connection.
-    #[inline]
-    pub(crate) fn tls(&self) -> Option<&Arc<TlsDetails>> {
-        if !self.transport.is_secure() {
-            return None;
-        }
-        let details = || self.transport.tls_details().map(Arc::new);
-        self.tls.get_or_init(details).as_ref()
+    /// The TLS handshake is complete: collects what applications may know of the session.
+    pub(crate) fn note_session(&mut self) {
+        self.circumstances.tls = self.transport.tls_details().map(Arc::new);
     }
 
     /// Bytes of what was collected for them.
-    #[inline]
     pub(super) fn details_bytes(&self) -> usize {
-        match self.tls.get() {
-            Some(Some(details)) => details.held_bytes(),
-            _ => 0,
-        }
+        let details = self.circumstances.tls.as_ref();
+        details.map_or(0, |details| details.held_bytes())
     }
 
     /// Whether the peer has sent something that was not read.

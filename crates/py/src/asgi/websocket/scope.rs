@@ -36,7 +36,8 @@ impl SocketScopes {
         request: &Request<'_>,
         offer: &Offer<'_>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (head, forwarded) = (request.head, request.forwarded);
+        let (head, now) = (request.head, request.circumstances);
+        let forwarded = now.forwarded.as_ref();
         let scheme = match forwarded.and_then(|forwarded| forwarded.scheme) {
             Some(scheme) => of_websocket(scheme.name()),
             None => self.scheme,
@@ -57,15 +58,15 @@ impl SocketScopes {
         scope.set_item("query_string", PyBytes::new(py, query))?;
         scope.set_item("root_path", format!("{prefix}{}", self.root_path))?;
         scope.set_item("headers", headers(py, head)?)?;
-        scope.set_item("client", address_of(py, request.client)?)?;
-        scope.set_item("server", address_of(py, request.server)?)?;
+        scope.set_item("client", address_of(py, &now.client)?)?;
+        scope.set_item("server", address_of(py, &now.server)?)?;
         scope.set_item("subprotocols", subprotocols(py, offer)?)?;
         if let Some(state) = &self.state {
             scope.set_item("state", state.bind(py).copy()?)?;
         }
         let extensions = PyDict::new(py);
         extensions.set_item("websocket.http.response", PyDict::new(py))?;
-        if let Some(details) = request.tls {
+        if let Some(details) = &now.tls {
             extensions.set_item("tls", tls_extension(py, details)?)?;
         }
         scope.set_item("extensions", extensions)?;
