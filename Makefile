@@ -35,6 +35,9 @@ CHANGED := { base=$$(git merge-base HEAD $(BASE) 2>/dev/null) && git diff --name
 
 SITE := .venv-site
 
+# How much `make faults` does: full or long.
+FAULTS := full
+
 BENCH := bench
 BENCHED := japronto
 ifeq ($(BENCH),bench-servers)
@@ -57,7 +60,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick quick-lint check audit fix bench race compat suites applications docs site wheel wheels needs lint
+.PHONY: help setup run test quick quick-lint check audit faults fix bench race compat suites applications docs site wheel wheels needs lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,7 +75,7 @@ test: ## Everything that must pass before a change lands
 	@$(MAKE) --no-print-directory PROFILE=dev lint
 	cargo test --quiet --workspace --exclude bolide-py
 	$(PYTEST) $(AT_ONCE) -m "not alone"
-	$(PYTEST) -m alone
+	$(PYTEST) -m "alone and not matrix"
 	$(PYTEST) $(AT_ONCE) $(WITHOUT_EAGER_TASKS)
 
 quick: ## Within a minute: lints of what has changed, and the fast tests
@@ -118,6 +121,11 @@ race: $(DEPS) $(CORE) ## A quick race of Bolide and the Python servers that inst
 	  && $(BIN)/bolide race pipelining --workload single-bolide --rounds 2 --duration 1 \
 	    --only "ceiling bolide-* $(RACERS)" --out $$out \
 	  && $(BIN)/bolide race report $$out
+
+faults: $(DEPS) $(CORE) ## Produce every fault of docs/reliability.md, and write that page (FAULTS=long: 10 GiB instead of 1)
+	FAULTS=$(FAULTS) FAULTS_RECORD=docs/reliability.json PYTHONPATH=tests \
+	  $(PYTEST) -p faults.recording tests/faults $$(PYTHONPATH=tests $(BIN)/python -m faults.rows)
+	PYTHONPATH=tests $(BIN)/python -m faults.report
 
 compat: $(DEPS) $(CORE) ## Run another server's ASGI checks and h2spec against this one (SERVE="--loop uvloop")
 	$(BIN)/python compat/run.py $(SERVE)

@@ -114,6 +114,10 @@ class Connection:
         """Wait for the next byte, without taking it; return whether the end came in its place."""
         return not self._received and self.socket.recv(1, socket.MSG_PEEK) == b""
 
+    def has_more(self) -> bool:
+        """Wait for the next bytes, and keep them; return whether some came before the end."""
+        return bool(self._received) or self._receive()
+
     def read_to_end(self) -> bytes:
         """Read whatever comes until the peer closes."""
         while self._receive():

@@ -9,6 +9,9 @@ import struct
 from support.client import Connection
 from support.server import Server
 
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""SO_LINGER without time."""
+
 
 def connect(server: Server, receive_buffer_bytes: int) -> Connection:
     """Connect with a small receive buffer: the server sees at once that nothing is read."""
@@ -17,7 +20,7 @@ def connect(server: Server, receive_buffer_bytes: int) -> Connection:
 
 def reset(client: Connection) -> None:
     """Close a connection with a reset."""
-    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     client.socket.close()
 
 
