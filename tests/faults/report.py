@@ -65,9 +65,9 @@ def cells(row: Row, record: dict[str, dict[str, Any]]) -> tuple[str, str]:
         for each in results
         if "measured" in each
     ]
-    lost = str(sum(each.get("lost", 0) for each in results)) if results else "0"
+    lost = str(sum(each.get("lost", 0) for each in results)) if results else "-"
     lines = [*measured, *proved(row, record)]
-    return "<br>".join(lines) or "-", lost if lines else "-"
+    return "<br>".join(lines) or "-", lost
 
 
 def page(record: dict[str, dict[str, Any]]) -> str:
