@@ -215,34 +215,58 @@ fn write_blocks<F: Write>(mut file: F, works: &Receiver<Work<F>>, report: impl F
                 continue;
             }
         };
-        if lost > 0 && file.write_all(lost_lines(lost, is_torn).as_bytes()).is_ok() {
+        if lost > 0 {
+            let notice = lost_lines(lost, is_torn).into_bytes();
+            let (rest, _) = write_most(&mut file, &notice);
+            is_torn = is_torn_after(&notice, rest, is_torn);
+            if rest > 0 {
+                lost += lines_of(&block);
+                continue;
+            }
             report(&format!(
                 "the access log is written again; {lost} of its lines were lost"
             ));
-            (lost, is_torn) = (0, false);
+            lost = 0;
         }
-        let mut rest = &block[..];
-        while !rest.is_empty() {
-            match file.write(rest) {
-                Ok(written @ 1..) => rest = rest.get(written..).unwrap_or_default(),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Ok(_) => break,
-                Err(error) => {
-                    if lost == 0 {
-                        report(&format!(
-                            "the access log cannot be written: {error}; its lines are lost until it can be"
-                        ));
-                    }
-                    break;
-                }
-            }
+        let (rest, error) = write_most(&mut file, &block);
+        if let Some(error) = error
+            && lost == 0
+        {
+            report(&format!(
+                "the access log cannot be written: {error}; its lines are lost until it can be"
+            ));
         }
-        lost += rest.iter().filter(|byte| **byte == b'\n').count();
-        let end = block.len() - rest.len();
-        is_torn |= !rest.is_empty() && end > 0 && !block[..end].ends_with(b"\n");
+        lost += lines_of(&block[block.len() - rest..]);
+        is_torn = is_torn_after(&block, rest, is_torn);
     }
     if lost > 0 {
         report(&format!("{lost} lines of the access log were lost"));
+    }
+}
+
+/// Writes as much as possible; returns how many bytes are left, and why.
+fn write_most(file: &mut impl Write, bytes: &[u8]) -> (usize, Option<std::io::Error>) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(written @ 1..) => rest = rest.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(_) => return (rest.len(), Some(ErrorKind::WriteZero.into())),
+            Err(error) => return (rest.len(), Some(error)),
+        }
+    }
+    (0, None)
+}
+
+fn lines_of(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// Whether the log ends within a line, once all of `bytes` but the last `rest` were written.
+fn is_torn_after(bytes: &[u8], rest: usize, was_torn: bool) -> bool {
+    match bytes.get(..bytes.len() - rest).unwrap_or_default() {
+        [] => was_torn,
+        written => !written.ends_with(b"\n"),
     }
 }
 
@@ -322,6 +346,33 @@ mod tests {
             disk.lock().unwrap().1,
             b"one\ntwo\nbolide: 1 access log lines were lost: they could not be written\nthree\nfour\n"
         );
+    }
+
+    #[test]
+    fn a_count_that_does_not_fit_is_written_again_as_a_line_of_its_own() {
+        let disk = Mutex::new((7, Vec::new()));
+        let (queue, blocks) = std::sync::mpsc::sync_channel(0);
+        let reports = std::cell::Cell::new(0);
+        std::thread::scope(|scope| {
+            let disk = &disk;
+            scope.spawn(move || {
+                queue.send(Work::Lines(b"one\ntwo\n".to_vec())).unwrap();
+                // The writer is at the next block only when the one before is done.
+                queue.send(Work::Lines(Vec::new())).unwrap();
+                disk.lock().unwrap().0 = 9;
+                queue.send(Work::Lines(b"three\n".to_vec())).unwrap();
+                queue.send(Work::Lines(Vec::new())).unwrap();
+                disk.lock().unwrap().0 = 1000;
+                queue.send(Work::Lines(b"four\n".to_vec())).unwrap();
+            });
+            write_blocks(Disk(disk), &blocks, |_| reports.set(reports.get() + 1));
+        });
+        let written = String::from_utf8(disk.lock().unwrap().1.clone()).unwrap();
+        assert_eq!(
+            written,
+            "one\ntwo\nbolide: \nbolide: 2 access log lines were lost: they could not be written\nfour\n"
+        );
+        assert_eq!(reports.get(), 2);
     }
 
     #[test]
