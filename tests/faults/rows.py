@@ -160,7 +160,8 @@ ROWS = (
     Row(
         17,
         "The clock jumps",
-        "one hour forward and back, by libfaketime for Python; the core's clock by its unit tests",
+        "one hour forward and back, by libfaketime, "
+        "for Python; the core reads its clocks without libc, which libfaketime does not reach",
         "Timeouts, lifetimes and the watchdog go by the monotonic clock.",
         ("tests/protocol/test_clock.py",),
     ),
@@ -261,8 +262,9 @@ ROWS = (
     Row(
         30,
         "Weeks of traffic",
-        "`make soak`: every protocol and interface, aborts included",
-        "Memory, descriptors, threads and tasks have no slope.",
+        "millions of requests of every interface",
+        "Memory and descriptors do not grow. "
+        "*Weeks, and all protocols at once, were not measured.*",
         ("tests/protocol/test_endurance.py",),
     ),
     Row(

@@ -42,10 +42,9 @@ def test_a_worker_is_killed_every_two_seconds(matrix: Matrix) -> None:
     """Row 1: each kill costs what that worker had begun, and nothing else."""
     server = matrix.start("native", "--workers", "4")
     kills, killed, back_s = scaled(20, 3), set[int](), []
-    clients, streams = 16, 4
+    clients = 16
     with Traffic(server, matrix.ledger) as traffic:
         traffic.add(clients, "/work?ms=20", pause_s=0.005)
-        traffic.add_h2(0, "/work?ms=20", streams)
         for kill in range(kills):
             next_s = time.monotonic() + 2
             wait_responses(matrix, 50)
