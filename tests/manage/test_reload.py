@@ -10,7 +10,23 @@ from click.testing import CliRunner, Result
 from bolide.errors import Error
 from bolide.manage import command
 
-FIRST = {"pid": 1, "start_time_s": 10.5, "workers": [], "reloads": {"completed": 3, "failed": 1}}
+NUMBER = "4"
+"""Of the reload that is asked for."""
+
+
+def with_results(**results: str) -> dict[str, Any]:
+    return {
+        "begun": 9,
+        "results": {name.removeprefix("number_"): it for name, it in results.items()},
+    }
+
+
+FIRST = {
+    "pid": 1,
+    "start_time_s": 10.5,
+    "workers": [],
+    "reloads": with_results(number_2="failed", number_3="completed"),
+}
 
 
 class Replaying:
@@ -23,8 +39,9 @@ class Replaying:
     def status(self) -> dict[str, Any]:
         return self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
 
-    def command(self, name: str) -> None:
+    def command(self, name: str) -> str:
         self.commands.append(name)
+        return NUMBER
 
 
 def reload(monkeypatch: pytest.MonkeyPatch, client: Replaying, *options: str) -> Result:
@@ -35,9 +52,23 @@ def reload(monkeypatch: pytest.MonkeyPatch, client: Replaying, *options: str) ->
 
 
 def test_it_ends_with_the_reload(monkeypatch: pytest.MonkeyPatch) -> None:
-    after = {**FIRST, "reloads": {"completed": 4, "failed": 1}}
+    after = {**FIRST, "reloads": with_results(number_4="completed", number_5="failed")}
     result = reload(monkeypatch, Replaying(FIRST, FIRST, after))
     assert (result.exit_code, result.output) == (0, "reloaded\n")
+
+
+def test_it_does_not_end_with_another_reload(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {**FIRST, "reloads": with_results(number_3="completed", number_5="completed")}
+    after = {**FIRST, "reloads": with_results(number_4="failed", number_5="completed")}
+    result = reload(monkeypatch, Replaying(FIRST, other, other, after))
+    assert str(result.exception) == "the reload has failed; the server's log says why"
+
+
+def test_a_stop_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_client", lambda *_: Replaying(FIRST))
+    result = CliRunner().invoke(command.stop, ["--timeout", "200ms"])
+    assert isinstance(result.exception, Error)
+    assert str(result.exception).startswith("the stop has not ended within 0.2 s, and goes on; see")
 
 
 def test_a_reload_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +84,7 @@ def test_a_reload_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch)
 def test_a_process_that_takes_over_is_reported(
     monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
 ) -> None:
-    after = {**FIRST, **other, "reloads": {}}
+    after = {**FIRST, **other, "reloads": with_results()}
     result = reload(monkeypatch, Replaying(FIRST, after))
     assert isinstance(result.exception, Error)
     assert str(result.exception).startswith("another process has taken over during the reload")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bolide.config.settings import resolve
-from bolide.server import supervisor
+from bolide.server.process import signals
 from bolide.server.reload import unchangeable_kept
 from support.client import Connection
 from support.server import READY, Server, Start, clean_environ, wait_for_end
@@ -311,9 +311,75 @@ def test_addresses_stay_and_a_change_of_them_is_logged(caplog: pytest.LogCapture
 
 def test_a_terminal_keeps_its_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "isatty", lambda fd: fd == 1)
-    assert supervisor.has_terminal()
+    assert signals.has_terminal()
     monkeypatch.setattr(os, "isatty", lambda _: False)
-    assert not supervisor.has_terminal()
+    assert not signals.has_terminal()
+
+
+JUNK = """
+@app.on_startup
+async def write_to_every_pipe():
+    def junk():
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2 and os.path.exists(f"/proc/self/fd/{name}"):
+                if os.readlink(f"/proc/self/fd/{name}").startswith("pipe:"):
+                    try:
+                        os.write(int(name), b"junk\\n")
+                    except OSError:
+                        pass
+    asyncio.get_running_loop().call_later(0.2, junk)
+"""
+"""An application that writes to descriptors which it has not opened."""
+
+
+def test_the_options_of_a_failed_reload_are_not_used_later(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "old")
+    config = tmp_path / "bolide.toml"
+    config.write_text("workers = 2\naccess_log = 'first.log'\n")
+    server = start("app:app", cwd=tmp_path)
+    before = server.workers()
+    write(tmp_path, "broken", "raise LookupError('broken')")
+    config.write_text("workers = 3\naccess_log = 'second.log'\nlog_level = 'error'\n")
+    server.signal(signal.SIGHUP)
+    server.wait_line("the reload has failed: .* no worker was replaced$")
+    write(tmp_path, "the repaired one")
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not set(server.workers()) & set(before) and len(server.workers()) == 2)
+    serves(server, b"the repaired one")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "the repaired one" not in (tmp_path / "second.log").read_text()
+    assert (tmp_path / "first.log").read_text().count("GET / ") >= 1
+    assert (tmp_path / "second.log").read_text() == ""
+    assert "stopped" in server.errors  # which the level of the failed reload would not have
+
+
+def test_a_reload_that_fails_keeps_the_number_of_workers(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "old")
+    config = tmp_path / "bolide.toml"
+    config.write_text("workers = 3\n")
+    server = start("app:app", cwd=tmp_path)
+    write(tmp_path, "broken", "raise LookupError('broken')")
+    config.write_text("workers = 1\n")
+    server.signal(signal.SIGHUP)
+    server.wait_line("the reload has failed: .* no worker was replaced$")
+    write(tmp_path, "the repaired one")
+    wait_until(lambda: len(server.workers()) == 3)
+    assert get(server) in (b"old", b"the repaired one")
+
+
+def test_what_is_no_report_does_not_stop_the_supervisor(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "old", JUNK)
+    server = start("app:app", "--requests-max", "1000", cwd=tmp_path)
+    (worker,) = server.workers()
+    server.wait_line(
+        rf"ERROR bolide: the report of process {worker} is malformed \(b'junk'\); does "
+    )
+    assert get(server) == b"old"
+    os.kill(worker, signal.SIGKILL)
+    server.wait_line(rf"worker 1 \(pid {worker}\) ended: signal SIGKILL; the next one starts")
+    serves(server, b"old")
 
 
 @pytest.mark.alone

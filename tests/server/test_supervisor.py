@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bolide.server import supervisor, worker
+from bolide.server import worker
+from bolide.server.process import signals
 from support.client import Connection
 from support.server import READY, Start, as_address, clean_environ, wait_for_end
 
@@ -192,7 +193,7 @@ def test_an_exit_in_a_background_task_is_an_error_of_the_application(
 def test_a_stop_comes_before_what_takes_time() -> None:
     hang_up, term, quit_now, ended = signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD
     given = bytes([hang_up, ended, hang_up, signal.SIGUSR1, term, hang_up, quit_now, ended])
-    assert supervisor.in_order(given) == [quit_now, term, hang_up, signal.SIGUSR1, ended]
+    assert signals.in_order(given) == [quit_now, term, hang_up, signal.SIGUSR1, ended]
 
 
 def test_a_signal_that_came_before_a_stop_does_not_delay_it(start: Start) -> None:

@@ -91,15 +91,22 @@ class Client:
         return state
 
     def command(self, name: str) -> str:
-        """Have the server do something; return what it responds.
+        """Have the server do something; return its number, by which the status has its result.
+
+        It is "" for what has none.
 
         Raises:
             UnreachableError: nothing responds.
             Error: it refuses, or is not Bolide.
         """
-        return self._ask("POST", f"/{name}", {202}).decode(errors="replace").strip()
+        return self._exchange("POST", f"/{name}", {202})[0].get("Bolide-Number", "")
 
     def _ask(self, method: str, path: str, expected: set[int]) -> bytes:
+        return self._exchange(method, path, expected)[1]
+
+    def _exchange(
+        self, method: str, path: str, expected: set[int]
+    ) -> tuple[http.client.HTTPMessage, bytes]:
         connection = _Connection(self.address)
         try:
             connection.request(method, path, headers={"Bolide-Command": "yes"})
@@ -116,7 +123,7 @@ class Client:
         if response.status not in expected:
             why = content[:200].decode(errors="replace").splitlines()
             raise Error(f"{self.address} refuses with {response.status}: {' '.join(why[:1])}")
-        return content
+        return response.headers, content
 
     def _stranger(self) -> Error:
         return Error(f"what responds at {self.address} is not a management listener of Bolide")

@@ -21,8 +21,9 @@ POLL_S = 0.1
 CLEAR = "\x1b[H\x1b[2J"
 """Starts a terminal's screen again."""
 UPDATES_MAX = 10**9
-RELOAD_TIMEOUT_S = 120.0
-"""Long enough for most applications to be imported; the reload itself goes on after that."""
+TIMEOUT_S = 120.0
+"""Long enough for most applications to be imported, and for requests in flight to finish. What was
+asked for goes on after that."""
 
 Command = Callable[..., None]
 
@@ -40,6 +41,9 @@ def _with_address(command: Command) -> Command:
 
 
 _waiting = click.option("--wait/--no-wait", default=True, help="Wait for the end. [--wait]")
+_timeout = click.option(
+    "--timeout", type=TIME, default=TIMEOUT_S, help="Longest time to wait for the end. [2m]"
+)
 
 
 def _client(management: str | None, config: str | None) -> Client:
@@ -77,9 +81,7 @@ def status(management: str | None, config: str | None, as_json: bool, check: boo
 @click.command(short_help="Reload a running server, as HUP does.")
 @_with_address
 @_waiting
-@click.option(
-    "--timeout", type=TIME, default=RELOAD_TIMEOUT_S, help="Longest time to wait for the end. [2m]"
-)
+@_timeout
 def reload(management: str | None, config: str | None, wait: bool, timeout: float) -> None:
     """Replace the workers of a running server, as the signal HUP does.
 
@@ -88,18 +90,28 @@ def reload(management: str | None, config: str | None, wait: bool, timeout: floa
     """
     client = _client(management, config)
     before = client.status()
-    due = time.monotonic() + timeout
-    client.command("reload")
-    while wait and not _is_reloaded(before, client.status()):
-        if time.monotonic() >= due:
-            text = f"the reload has not ended within {timeout:g} s, and goes on"
-            raise Error(f"{text}; see `bolide status` and the server's log, or raise --timeout")
-        time.sleep(POLL_S)
+    number = client.command("reload")
+    if wait:
+        _wait(lambda: _is_reloaded(number, before, client.status()), "reload", timeout)
     click.echo("reloaded" if wait else "reloading")
 
 
-def _is_reloaded(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether a reload has ended since the first status.
+def _wait(is_over: Callable[[], bool], what: str, timeout: float) -> None:
+    """Wait for the end of what was asked for.
+
+    Raises:
+        Error: it has not ended in time.
+    """
+    due = time.monotonic() + timeout
+    while not is_over():
+        if time.monotonic() >= due:
+            text = f"the {what} has not ended within {timeout:g} s, and goes on"
+            raise Error(f"{text}; see `bolide status` and the server's log, or raise --timeout")
+        time.sleep(POLL_S)
+
+
+def _is_reloaded(number: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether the reload with this number has ended.
 
     Raises:
         Error: it has failed, or the second status is that of another process.
@@ -107,13 +119,10 @@ def _is_reloaded(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     if _process(before) != _process(after):
         text = "another process has taken over during the reload, by an upgrade or a restart"
         raise Error(f"{text}; the server's log says whether the reload ended")
-    counted = {
-        result: total - before["reloads"].get(result, 0)
-        for result, total in after["reloads"].items()
-    }
-    if counted.get("failed"):
+    result = after["reloads"]["results"].get(number)
+    if result == "failed":
         raise Error("the reload has failed; the server's log says why")
-    return bool(counted.get("completed"))
+    return result is not None
 
 
 def _process(status: Mapping[str, Any]) -> tuple[int, float | None]:
@@ -124,13 +133,18 @@ def _process(status: Mapping[str, Any]) -> tuple[int, float | None]:
 @click.command(short_help="Stop a running server, as TERM does.")
 @_with_address
 @_waiting
-def stop(management: str | None, config: str | None, wait: bool) -> None:
-    """Let a running server finish its requests and end, as the signal TERM does."""
+@_timeout
+def stop(management: str | None, config: str | None, wait: bool, timeout: float) -> None:
+    """Let a running server finish its requests and end, as the signal TERM does.
+
+    It exits with 3 if that takes longer than the timeout. The server ends nevertheless, at the
+    latest when its graceful_timeout_ms are over.
+    """
     client = _client(management, config)
     process = _process(client.status())
     client.command("stop")
-    while wait and _is_there(client, process):
-        time.sleep(POLL_S)
+    if wait:
+        _wait(lambda: not _is_there(client, process), "stop", timeout)
     click.echo("stopped" if wait else "stopping")
 
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -22,6 +22,17 @@ from bolide.server.logs import logger
 
 EXIT_CRASH = 70
 """A worker that raised past all handlers (EX_SOFTWARE)."""
+REPORT_BYTES_MAX = 1 << 20
+"""A line of a report is a few hundred bytes, or a traceback; more is no report."""
+REPORTED: Mapping[str, type] = {
+    "ready": bool,
+    "connection_bytes_max": int,
+    "requests": int,
+    "code": int,
+    "message": str,
+    "details": str,
+}
+"""What a worker reports."""
 UNHEARD_SIGNALS = (
     signal.SIGINT,
     signal.SIGQUIT,
@@ -49,38 +60,65 @@ class Child:
     Later `requests`, if it has served as many as it shall."""
     is_silent: bool = False
     """Whether it will report no more."""
+    is_malformed: bool = False
+    """Whether something else was written to its pipe, which was logged."""
+    has_ended: bool = False
+    """Whether it was reaped: its number may be that of another process."""
     _received: bytearray = field(default_factory=bytearray)
 
     @property
     def is_ready(self) -> bool:
         """Whether it has reported that it serves."""
-        return self.report.get("ready") is True
+        return self.report.get("ready") is True and "connection_bytes_max" in self.report
 
     def read_report(self) -> bool:
         """Read what it has reported so far; return whether there is something new.
 
         A report is one line; a process of the application may keep the pipe open after the last.
         """
-        try:
-            while data := os.read(self.report_fd, 65536):
+        with suppress(BlockingIOError):
+            while len(self._received) <= REPORT_BYTES_MAX:
+                data = os.read(self.report_fd, 65536)
                 self._received += data
-            self.is_silent = True
-        except BlockingIOError:
-            pass
+                if not data:
+                    self.is_silent = True
+                    break
         *lines, self._received = self._received.split(b"\n")
         for line in lines:
-            self.report |= json.loads(line)
-        return bool(lines) or self.is_silent
+            self._take(bytes(line))
+        if len(self._received) > REPORT_BYTES_MAX:
+            self._take(bytes(self._received))
+            self._received.clear()
+        return bool(lines) or self.is_silent or self.is_malformed
+
+    def _take(self, line: bytes) -> None:
+        """Take what a line reports; one that is malformed, or cut off, is a failed start."""
+        with suppress(ValueError, RecursionError):
+            message = json.loads(line)
+            if isinstance(message, dict) and all(
+                isinstance(value, REPORTED.get(name, ())) for name, value in message.items()
+            ):
+                self.report |= message
+                return
+        if not self.is_malformed:
+            self.is_malformed = True
+            text = "the report of process %d is malformed (%r); does its application write to"
+            logger.error(f"{text} descriptors that it has not opened?", self.pid, line[:40])
+        if not self.is_ready:
+            why = "its report is malformed"
+            self.report |= {"ready": False, "code": EXIT_CRASH, "message": why, "details": ""}
 
     def kill(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        os.kill(self.pid, number)
+        """Send it a signal, unless it was reaped."""
+        if not self.has_ended:
+            os.kill(self.pid, number)
 
     def ended(self) -> str | None:
         """Reap the process if it has ended, and return how; None while it runs."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid == 0:
             return None
+        self.has_ended = True
         code = os.waitstatus_to_exitcode(status)
         return f"exit status {code}" if code >= 0 else f"signal {_signal_name(-code)}"
 

@@ -21,8 +21,8 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,13 +43,16 @@ from bolide.server import (
 from bolide.server.logs import logger
 from bolide.server.management import pages
 from bolide.server.management.management import Management
-from bolide.server.process import preload, upgrade
+from bolide.server.management.outcomes import COMPLETED, FAILED, Outcomes
+from bolide.server.process import preload, signals, upgrade
 from bolide.server.process.access_log import open_access_log
+from bolide.server.process.jobs import Jobs, in_words, with_siblings
+from bolide.server.process.phase import Course, Event, Phase, When
 from bolide.server.process.pid_file import PidFile
 from bolide.server.process.socket_access import SocketAccess
-from bolide.server.reload import unchangeable_kept
+from bolide.server.reload import job_of_now
 from bolide.server.tls import certificates
-from bolide.server.workers import Workers, in_words, with_siblings
+from bolide.server.workers import Workers
 
 if TYPE_CHECKING:
     from bolide.config.address import Address
@@ -57,8 +60,6 @@ if TYPE_CHECKING:
     from bolide.interface import Application
 
 EXIT_CUT_SHORT = 1
-TERMINAL_SIGNALS = {signal.SIGTTIN, signal.SIGTTOU}
-"""A terminal sends them to a background job that reads or writes; others, to scale a server."""
 ONE_STOP_S = 0.5
 """Signals within this time are one stop: a terminal and the program that runs the server both send
 one, as does timeout(1) alone."""
@@ -67,8 +68,6 @@ INIT_PID = 1
 IGNORED_SIGNALS = (signal.SIGALRM,)
 """They have no meaning, and must not end a server."""
 KILL_AGAIN_S = 10.0
-SIGNALS_READ_MAX = 1 << 16
-"""What the pipe of signals holds: all that came are acted on together."""
 SLOW_START_S = 10.0
 """After this time a start that has not ended is reported: the module may run a server itself."""
 
@@ -89,22 +88,9 @@ class Supervisor:
             settings: the options.
             reread: returns the options as they are now, for a reload; they stay without it.
         """
-        # What each signal does.
-        self._actions: dict[int, Callable[[], None]] = {
-            signal.SIGTERM: self._stop,
-            signal.SIGINT: self._stop,
-            signal.SIGQUIT: self._stop_now,
-            signal.SIGCHLD: self._collect,
-            signal.SIGHUP: self._reload,
-            signal.SIGUSR1: self._reopen_log,
-            signal.SIGUSR2: self._upgrade,
-            **{number: partial(_ignore, number) for number in IGNORED_SIGNALS},
-        }
-        if not has_terminal():
-            self._actions[signal.SIGTTIN] = partial(self._scale, 1)
-            self._actions[signal.SIGTTOU] = partial(self._scale, -1)
-        self._settings = settings
+        self._actions = self._actions_of_signals()
         self._reread = reread
+        self._course = Course()
         self._name = source if isinstance(source, str) else "app"
         self._selector = selectors.PollSelector()  # no descriptor that a worker would inherit
         self._exit_code = 0
@@ -114,8 +100,9 @@ class Supervisor:
         """When the first start is reported as slow."""
         self._deadline: float | None = None
         """The end of the graceful time, once stopping has started."""
+        self._reloads = Outcomes()
         self._upgrades = upgrade.Upgrades(
-            self._selector, serves=self._taken_over, failed=self._reloaded
+            self._selector, serves=self._taken_over, failed=self._not_upgraded
         )
         self._inherited = upgrade.inherited(os.environ, settings.scheme)
         """What this process has taken over."""
@@ -126,14 +113,26 @@ class Supervisor:
         capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
-        self._certificates = certificates.Certificates(settings) if settings.pairs else None
-        self._listeners = listener.open_all(self._addresses(), SocketAccess.of(settings))
-        self._redirecting = self._open_redirecting()
-        self._management = self._open_management()
+        read = certificates.Certificates(settings) if settings.pairs else None
+        self._listeners = listener.open_all(self._addresses(settings), SocketAccess.of(settings))
+        self._redirecting = self._open_redirecting(settings)
+        self._management = self._open_management(settings)
         self._began_unix_s = time.time()
-        self._job = self._first_job(self._preloaded(source), loop_name, access_log_fd)
+        lifeline_fd, self._lifeline_write_fd = os.pipe()
+        job = worker.Job(
+            source=self._preloaded(source, settings),
+            settings=settings,
+            loop_name=loop_name,
+            listeners=self._listeners,
+            access_log_fd=access_log_fd,
+            lifeline_fd=lifeline_fd,
+            certificates=read,
+            redirecting=self._redirecting,
+            tally=self._management.tally,
+        )
+        self._jobs = Jobs(with_siblings(job))
         self._workers = Workers(
-            self._job,
+            self._jobs,
             self._selector,
             self._actions,
             started=self._announce,
@@ -141,56 +140,63 @@ class Supervisor:
             failed=self._fail,
         )
 
-    def _preloaded(self, source: Application | str) -> Application | str:
+    def _actions_of_signals(self) -> dict[int, Callable[[], None]]:
+        """Return what each signal does."""
+        actions: dict[int, Callable[[], None]] = {
+            signal.SIGTERM: self._stop,
+            signal.SIGINT: self._stop,
+            signal.SIGQUIT: self._stop_now,
+            signal.SIGCHLD: self._collect,
+            signal.SIGHUP: self._reload,
+            signal.SIGUSR1: self._reopen_log,
+            signal.SIGUSR2: self._upgrade,
+            **{number: partial(_ignore, number) for number in IGNORED_SIGNALS},
+        }
+        if not signals.has_terminal():
+            actions[signal.SIGTTIN] = partial(self._scale, 1)
+            actions[signal.SIGTTOU] = partial(self._scale, -1)
+        return actions
+
+    @property
+    def _settings(self) -> Settings:
+        return self._jobs.now.settings
+
+    @property
+    def _certificates(self) -> certificates.Certificates | None:
+        return self._jobs.now.certificates
+
+    def _preloaded(self, source: Application | str, settings: Settings) -> Application | str:
         """Return the application, if it is to be imported before the workers start."""
-        if not self._settings.preload or not isinstance(source, str):
+        if not settings.preload or not isinstance(source, str):
             return source
         try:
-            return preload.load(source, self._settings)
+            return preload.load(source, settings)
         except BaseException:
             self._management.close()
             listener.close_all(self._listeners)
             listener.close_all(self._redirecting)
             raise
 
-    def _first_job(
-        self, source: Application | str, loop_name: str, access_log_fd: int | None
-    ) -> worker.Job:
-        lifeline_fd, self._lifeline_write_fd = os.pipe()
-        job = worker.Job(
-            source=source,
-            settings=self._settings,
-            loop_name=loop_name,
-            listeners=self._listeners,
-            access_log_fd=access_log_fd,
-            lifeline_fd=lifeline_fd,
-            certificates=self._certificates,
-            redirecting=self._redirecting,
-            tally=self._management.tally,
-        )
-        return with_siblings(job)
-
-    def _addresses(self) -> Sequence[Address]:
+    def _addresses(self, settings: Settings) -> Sequence[Address]:
         if self._inherited is not None:
             return self._inherited.addresses
-        scheme = self._settings.scheme
-        passed = [replace(each, scheme=scheme) for each in systemd.passed(os.environ)]
-        return passed or self._settings.addresses
+        passed = [replace(each, scheme=settings.scheme) for each in systemd.passed(os.environ)]
+        return passed or settings.addresses
 
-    def _open_redirecting(self) -> list[listener.Listener]:
-        addresses: Sequence[Address] = self._settings.redirect_to_https
+    def _open_redirecting(self, settings: Settings) -> list[listener.Listener]:
+        addresses: Sequence[Address] = settings.redirect_to_https
         if self._inherited is not None:
             addresses = self._inherited.redirecting
         try:
-            return listener.open_all(addresses, SocketAccess.of(self._settings))
+            return listener.open_all(addresses, SocketAccess.of(settings))
         except ConfigError:
             listener.close_all(self._listeners)
             raise
 
-    def _open_management(self) -> Management:
+    def _open_management(self, settings: Settings) -> Management:
         try:
             served = [*self._listeners, *self._redirecting]
-            return Management(self._settings.management, served, self._inherited)
+            return Management(settings.management, served, self._inherited)
         except ConfigError:
             listener.close_all(self._listeners)
             listener.close_all(self._redirecting)
@@ -205,9 +211,10 @@ class Supervisor:
             tally=tally,
             name=lambda: self._name,
             settings=lambda: self._settings,
-            is_stopping=lambda: self._deadline is not None,
+            phase=lambda: self._course.phase,
             reload=self._reload,
             stop=self._stop,
+            reloads=self._reloads,
             began_unix_s=self._began_unix_s,
         )
         self._management.open(self._selector, server)
@@ -224,7 +231,8 @@ class Supervisor:
         """
         self._ends_process = ends_process
         child.flush_output()  # otherwise each worker would have a copy
-        with self._signals(ends_process=ends_process) as self._signal_fds:
+        handling = signals.written_to_a_pipe(self._actions, ends_process=ends_process)
+        with handling as self._signal_fds:
             self._selector.register(self._signal_fds[0], selectors.EVENT_READ, self._act)
             try:
                 if self._inherited is None:  # otherwise that of the old process is still valid
@@ -232,7 +240,7 @@ class Supervisor:
                     self._manage()
                 self._workers.start(self._own_fds)
                 self._slow_from = time.monotonic() + SLOW_START_S
-                while self._deadline is None or self._workers:
+                while not self._course.is_ending or self._workers:
                     self._wait()
             finally:
                 self._workers.kill(signal.SIGKILL)
@@ -249,7 +257,7 @@ class Supervisor:
 
     def _act(self) -> None:
         """Act on the signals that have come."""
-        for number in in_order(os.read(self._signal_fds[0], SIGNALS_READ_MAX)):
+        for number in signals.read(self._signal_fds[0]):
             _attempt(self._actions.get(number, _nothing))
 
     def _close(self) -> None:
@@ -257,10 +265,8 @@ class Supervisor:
         self._management.close()
         listener.close_all(self._listeners)
         listener.close_all(self._redirecting)
-        own_log_fd = self._job.access_log_fd
-        for fd in (self._job.lifeline_fd, self._lifeline_write_fd, own_log_fd):
-            if fd is not None:
-                os.close(fd)
+        self._jobs.close()
+        os.close(self._lifeline_write_fd)
 
     def _wait(self) -> None:
         for key, _ in self._selector.select(self._wait_s()):
@@ -270,7 +276,7 @@ class Supervisor:
     def _wait_s(self) -> float | None:
         times = [self._workers.next_due(), self._deadline, self._slow_from, self._systemd.due]
         times.append(self._management.due)
-        if self._certificates is not None and self._deadline is None:
+        if self._certificates is not None and not self._course.is_ending:
             times.append(self._certificates.next_look)
         due = min((each for each in times if each is not None), default=None)
         wait_s = None if due is None else max(0.0, due - time.monotonic())
@@ -288,7 +294,7 @@ class Supervisor:
             self._workers.send_certificates(self._certificates)
         if self._slow_from is not None and self._slow_from <= now:
             self._slow_from = None
-            if not self._workers.is_started and self._deadline is None:
+            if not self._workers.is_started and not self._course.is_ending:
                 remedy = 'put the call under `if __name__ == "__main__":`'
                 text = "still importing or starting %s: if it calls app.run(), %s"
                 logger.warning(text, self._name, remedy)
@@ -311,73 +317,62 @@ class Supervisor:
 
     def _reload(self) -> None:
         """Read the options and the certificates again, and replace the workers."""
-        if self._deadline is not None or not self._workers.is_started:
+        when = self._course.when(Event.RELOAD)
+        if when is When.NEVER:
             _ignore(signal.SIGHUP)
             return
         self._systemd.reloading()
+        if when is When.LATER:
+            logger.info("the reload begins when the upgrade has ended")
+            return
+        number = self._reloads.begin()
         try:
-            job = self._job_of_now()
+            job = job_of_now(self._jobs.now, self._reread)
         except (Error, OSError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             logger.error("cannot reload: %s; the workers that run go on", why)
-            self._reload_failed()
+            self._not_reloaded(number)
             return
         except Exception:
-            self._reload_failed()
+            self._not_reloaded(number)
             raise
-        replaced_fd = self._job.access_log_fd
+        self._course.enter(Event.RELOAD)
         trusted_before = proxies.described(self._settings)
-        self._job, self._settings, self._certificates = job, job.settings, job.certificates
-        if replaced_fd is not None:
-            os.close(replaced_fd)
-        if self._certificates is not None:  # it may be the one of before, which was read again
-            self._workers.send_certificates(self._certificates)
+        if job.certificates is not None:  # it may be the one of before, which was read again
+            self._workers.send_certificates(job.certificates)
         logger.info("reloading: replacing %s", in_words(self._workers.count))
-        if (trusted := proxies.described(self._settings)) != trusted_before:
+        if (trusted := proxies.described(job.settings)) != trusted_before:
             logger.info(trusted)
-        if self._settings.preload:
+        if job.settings.preload:
             logger.info("the application is not imported again, because of preload: USR2 does that")
-        self._workers.reload(self._job)
+        self._workers.reload(job)
 
-    def _reload_failed(self) -> None:
-        """Report the end of a reload that has not replaced anything."""
-        if self._management.tally is not None:
-            self._management.tally.reloads["failed"] += 1
-        self._reloaded()
+    def _not_reloaded(self, number: int) -> None:
+        """Report a reload that has changed nothing. One that has begun before it goes on."""
+        self._reloads.fail(number)
+        if self._course.phase is Phase.SERVING:
+            self._notify_ready()
 
-    def _job_of_now(self) -> worker.Job:
-        """Return the job with the options, certificates and access log of now.
-
-        Raises:
-            ConfigError: one of them is not valid.
-            OSError: the system has no descriptor or memory left.
-        """
-        settings = self._settings
-        if self._reread is not None:
-            settings = unchangeable_kept(self._settings, self._reread())
-        capacity.raise_descriptor_limit(settings)
-        loop_name = loop.choose(settings.loop)
-        used = self._certificates
-        if used is not None and not used.serves(settings):
-            used = certificates.Certificates(settings, after=used)
-        access_log_fd = open_access_log(settings.access_log)
+    def _reloaded(self, has_succeeded: bool) -> None:
+        """Report the end of a reload."""
+        self._course.enter(Event.RELOADED)
+        self._reloads.end(COMPLETED if has_succeeded else FAILED)
+        self._notify_ready()
         try:
-            job = replace(
-                self._job,
-                settings=settings,
-                loop_name=loop_name,
-                access_log_fd=access_log_fd,
-                certificates=used,
-            )
-            job = with_siblings(job)
-            logs.configure(*settings.logging)
-        except BaseException:
-            if access_log_fd is not None:
-                os.close(access_log_fd)
-            raise
-        if used is not None and used is self._certificates:
-            used.renew()
-        return job
+            if not has_succeeded:
+                logs.configure(*self._settings.logging)
+        except Error as error:
+            logger.error("the logs are not configured as before the reload: %s", error)
+        self._begin_what_waits()
+
+    def _notify_ready(self) -> None:
+        self._systemd.ready(f"serving {self._name} ({in_words(self._workers.count)})")
+
+    def _begin_what_waits(self) -> None:
+        """Begin what was accepted for the end of what has ended now."""
+        actions = {Event.RELOAD: self._reload, Event.UPGRADE: self._upgrade}
+        if (later := self._course.take_later()) is not None:
+            actions[later]()
 
     def _reopen_log(self) -> None:
         """Continue the access log in the file that has its name now, after a rotation."""
@@ -385,32 +380,30 @@ class Supervisor:
             logger.info("SIGUSR1 is ignored: no log is written to a file (access_log)")
             return
         try:
-            fd = open_access_log(self._settings.access_log)
+            opened = self._jobs.reopen_logs()
         except ConfigError as error:
             logger.error("the access log was not opened again, and the old file is used: %s", error)
             return
-        if fd is None:
-            return
-        replaced_fd = self._job.access_log_fd
-        self._job = replace(self._job, access_log_fd=fd)
-        self._workers.later_do(self._job)
-        self._workers.send_access_log(fd)
-        if replaced_fd is not None:
-            os.close(replaced_fd)
+        self._workers.send_access_logs(opened)
         logger.info("the access log %s was opened again", self._settings.access_log)
 
     def _upgrade(self) -> None:
         """Start a new process that takes over; this one goes on if that fails."""
-        if self._deadline is not None or not self._workers.is_started:
-            _ignore(signal.SIGUSR2)
-        elif os.getpid() == INIT_PID:
+        if os.getpid() == INIT_PID and self._workers.is_started:
             logger.info("SIGUSR2 is ignored: a container ends with its first process; replace both")
+            return
+        when = self._course.when(Event.UPGRADE)
+        if when is When.LATER:
+            logger.info("the upgrade begins when the reload has ended")
+        elif when is When.NEVER and self._course.phase is not Phase.UPGRADING:
+            _ignore(signal.SIGUSR2)
         elif self._upgrades.start(self._listeners, self._redirecting, self._management.bound):
+            self._course.enter(Event.UPGRADE)
             self._systemd.reloading()
 
     def _taken_over(self, pid: int) -> None:
         """Drain, because the new process serves."""
-        if self._deadline is not None:
+        if self._course.is_ending:
             return
         self._systemd.hand_over(pid)
         for listeners in (self._listeners, self._redirecting):
@@ -418,31 +411,34 @@ class Supervisor:
         self._management.leave()
         self._drain()  # which is no signal: the first one may also be meant for the new process
 
-    def _reloaded(self) -> None:
-        """Report the end of a reload, whether the workers were replaced or not."""
-        self._systemd.ready(f"serving {self._name} ({in_words(self._workers.count)})")
+    def _not_upgraded(self) -> None:
+        """Go on, because the new process has ended."""
+        self._course.enter(Event.NOT_UPGRADED)
+        self._notify_ready()
+        self._begin_what_waits()
 
     def _scale(self, step: int) -> None:
         """Have one worker more or less than now, until the next reload."""
         count = self._workers.count + step
-        if self._deadline is not None or not self._workers.is_started:
+        if self._course.when(Event.SCALE) is When.NEVER:
             _ignore(signal.SIGTTIN if step > 0 else signal.SIGTTOU)
         elif count < 1:
             logger.info("SIGTTOU is ignored: there is only one worker")
         else:
-            settings = replace(self._settings, workers=count)
             try:
-                capacity.raise_descriptor_limit(settings)
+                capacity.raise_descriptor_limit(replace(self._settings, workers=count))
             except ConfigError as error:
                 logger.error("cannot have %s: %s", in_words(count), error)
                 return
             logger.info("from now on %s", in_words(count))
-            self._settings = settings
-            self._job = with_siblings(replace(self._job, settings=settings))
-            self._workers.scale(self._job)
+            if not self._jobs.has_seats(count):
+                self._course.enter(Event.RELOAD)
+                self._reloads.begin()
+            self._workers.scale(count)
 
     def _announce(self, connection_bytes_max: int) -> None:
         self._slow_from = None
+        self._course.enter(Event.STARTED)
         processes = f"{in_words(self._workers.count)}, pid {os.getpid()}"
         for line in capacity.shortfalls(self._settings):
             logger.warning(line)
@@ -454,7 +450,7 @@ class Supervisor:
             addresses = ", ".join(each.address.url for each in self._redirecting)
             logger.info("redirecting %s to https", addresses)
         if self._inherited is None:  # otherwise the old process reports it
-            self._reloaded()
+            self._notify_ready()
         else:
             self._systemd.watch()
             self._inherited.report()
@@ -485,7 +481,7 @@ class Supervisor:
         """Stop without letting anything finish."""
         logger.warning("stopping now; killing %d worker(s)", len(self._workers))
         self._exit_code = EXIT_CUT_SHORT
-        if self._deadline is None:
+        if not self._course.is_ending:
             self._begin_to_stop(signal.SIGKILL)
         else:
             self._workers.kill(signal.SIGKILL)
@@ -498,7 +494,7 @@ class Supervisor:
                 self._stop_now()
             return
         self._second_from = now + ONE_STOP_S
-        if self._deadline is None:
+        if not self._course.is_ending:
             self._drain()
         else:
             logger.info("stopping already; a second signal stops now")
@@ -517,53 +513,13 @@ class Supervisor:
     def _begin_to_stop(self, number: signal.Signals) -> None:
         """Start no more workers, send a signal to those there are, and refuse connections."""
         now = time.monotonic()
+        self._course.enter(Event.STOP)
         self._systemd.stopping()
         self._deadline = now + self._settings.graceful_timeout_ms / 1000
         self._workers.stop(number)  # before anything that may fail
         self._upgrades.give_up(number)
         listener.close_all(self._listeners)
         listener.close_all(self._redirecting)
-
-    @contextmanager
-    def _signals(self, *, ends_process: bool) -> Iterator[tuple[int, int]]:
-        """Let each signal of the table write its number to a pipe; restore all at the end.
-
-        If the process ends then, those that only repeat a stop, or mean nothing, are ignored.
-        """
-        read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        ignored = TERMINAL_SIGNALS - self._actions.keys()
-        before = {number: signal.signal(number, lambda *_: None) for number in self._actions}
-        before.update((number, signal.signal(number, signal.SIG_IGN)) for number in ignored)
-        wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-        if ends_process:
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())  # those that wait are handled now
-        try:
-            yield read_fd, write_fd
-        finally:
-            signal.set_wakeup_fd(wakeup_fd)
-            for number, handler in before.items():
-                is_over = ends_process and number != signal.SIGCHLD
-                signal.signal(number, signal.SIG_IGN if is_over else handler)
-            os.close(read_fd)
-            os.close(write_fd)
-
-
-def in_order(given: bytes) -> list[int]:
-    """Return the signals that came since the last time, each once, in the order to act on them.
-
-    Those that stop the server come first, because others take time. SIGCHLD is the last: a signal
-    to the whole process group also ends the workers.
-    """
-    first, last = (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT), (signal.SIGCHLD,)
-    return sorted(set(given), key=lambda number: ((number in last) - (number in first), number))
-
-
-def has_terminal() -> bool:
-    """Return whether a standard stream is a terminal, which uses TTIN and TTOU for itself.
-
-    A handler of TTOU would have a background job retry its write to the terminal for ever.
-    """
-    return any(os.isatty(fd) for fd in range(3))
 
 
 def _attempt(action: Callable[[], object]) -> None:

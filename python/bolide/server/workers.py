@@ -24,23 +24,23 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bolide import _core
 from bolide.errors import ConfigError, Error, StartupError
-from bolide.server import capacity, child, worker
+from bolide.server import child, worker
 from bolide.server.logs import logger
 from bolide.server.management.counts import cause_of
-from bolide.server.process.channel import Channel
 from bolide.server.process.channel import channel as open_channel
 from bolide.server.process.heartbeat import Heart, Pulse
-from bolide.server.process.lifetime import Life, Pause, Stage
+from bolide.server.process.jobs import in_words
+from bolide.server.process.lifetime import Life
+from bolide.server.process.slot import Slot, State, Worker
 
 if TYPE_CHECKING:
+    from bolide.server.process.jobs import Jobs
     from bolide.server.tls.certificates import Certificates
 
 KILLED = "signal SIGKILL"
@@ -58,104 +58,48 @@ HUNG_S = 1.0
 """Time for a worker that hung to notice TERM; then it is killed, unless it goes on."""
 
 
-class State(Enum):
-    """What a worker does."""
-
-    STARTING = auto()
-    SERVING = auto()
-    DRAINING = auto()
-    ENDED = auto()
-
-
-@dataclass(slots=True, eq=False)
-class Worker:
-    """A worker process, and what the supervisor knows of it."""
-
-    number: int
-    """That of its slot, by which the log calls it."""
-    seat: int | None
-    """Its seat among the siblings; None if it has none."""
-    generation: int
-    """The reload that it belongs to."""
-    job: worker.Job
-    child: child.Child
-    channel: Channel | None
-    state: State = State.STARTING
-    due: float | None = None
-    """When it is killed, if it is DRAINING; when its start is reported as slow, if STARTING."""
-    counts: _core.Counts | None = None
-    """Where it counts; None without metrics."""
-    heart: Heart | None = None
-    """By which it is noticed that it hangs; None if that is off."""
-    life: Life | None = None
-    """From when it is SERVING on."""
-    pulse: Pulse | None = None
-    """That of its heart, from when it is SERVING on."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has exceeded a limit, and is being replaced or may be."""
-        return self.life is not None and self.life.stage is Stage.OVER
-
-    @property
-    def name(self) -> str:
-        """How the log calls it."""
-        return f"worker {self.number} (pid {self.child.pid})"
-
-
-@dataclass(slots=True)
-class Slot:
-    """A place for one worker, empty until the next one is due."""
-
-    number: int
-    current: Worker | None = None
-    successor: Worker | None = None
-    """The one that replaces the current one, once it serves. There is none without."""
-    pause: Pause = field(default_factory=Pause)
-    """How long its workers wait before they are replaced because of a limit."""
-    delay_s: float = 0.0
-    """How long the last replacement waited."""
-    due: float | None = None
-    """When the next one starts."""
-
-
 class Workers:
     """As many workers as the settings of a job ask for."""
 
     def __init__(
         self,
-        job: worker.Job,
+        jobs: Jobs,
         selector: selectors.BaseSelector,
         signals: Collection[int],
         *,
         started: Callable[[int], None],
-        reloaded: Callable[[], None],
+        reloaded: Callable[[bool], None],
         failed: Callable[[Error], None],
     ) -> None:
         """Start none yet.
 
         Args:
-            job: what the workers do.
+            jobs: what the workers do.
             selector: watches their reports, with what to call as data.
             signals: those that the supervisor handles.
             started: called once, when all serve for the first time, with the bytes that one
                 connection can hold at most.
-            reloaded: called at the end of each reload.
+            reloaded: called at the end of each reload, with whether it has succeeded.
             failed: called if the first start fails.
         """
-        self._job = job
+        self._jobs = jobs
         self._selector = selector
         self._signals = signals
         self._close_fds: Callable[[], Iterable[int]] = tuple
         self._started = started
         self._reloaded = reloaded
         self._failed = failed
-        self._slots = [Slot(number + 1) for number in range(job.settings.workers)]
+        self._slots = [Slot(number + 1) for number in range(jobs.now.settings.workers)]
         self._draining: list[Worker] = []
         self._generation = 0
         self._rolling_since: float | None = None
         self._is_started = False
         self._is_stopping = False
+
+    @property
+    def _job(self) -> worker.Job:
+        """What workers do that start from now on."""
+        return self._jobs.now
 
     @property
     def is_started(self) -> bool:
@@ -190,33 +134,37 @@ class Workers:
 
     def reload(self, job: worker.Job) -> None:
         """Replace every worker by one that does `job`, each when its successor serves."""
+        self._jobs.begin(job)
+        self._replace_all()
+
+    def scale(self, count: int) -> None:
+        """Have so many workers.
+
+        If they do not fit among the siblings of those that run, this is a reload.
+        """
+        has_seats = self._jobs.has_seats(count)
+        self._jobs.resize(count)
+        if has_seats:
+            self._resize(count)
+        else:
+            self._replace_all()
+
+    def _replace_all(self) -> None:
         self._generation += 1
         self._rolling_since = time.monotonic()
-        self._job = job
+        self._give_up_starting()
+        self._resize(self._job.settings.workers)
+        self._roll()
+
+    def _give_up_starting(self) -> None:
+        """End those that start, because their job has changed; others follow."""
         for slot in self._slots:
             if slot.successor is not None:
                 self._drain(slot.successor)
                 slot.successor = None
             elif slot.current is not None and slot.current.state is State.STARTING:
                 self._drain(slot.current)
-                slot.current, slot.due = None, self._rolling_since
-        self._resize(job.settings.workers)
-        self._roll()
-
-    def scale(self, job: worker.Job) -> None:
-        """Have as many workers as `job` asks for, and let later ones do that job.
-
-        If they do not fit among the siblings of those that run, these are replaced too.
-        """
-        if job.siblings is not self._job.siblings:
-            self.reload(job)
-        else:
-            self._job = job
-            self._resize(job.settings.workers)
-
-    def later_do(self, job: worker.Job) -> None:
-        """Let workers that are started from now on do this job, without a change for the others."""
-        self._job = job
+                slot.current, slot.due = None, time.monotonic()
 
     def _resize(self, count: int) -> None:
         """Have `count` workers: start more, or drain those with the highest numbers."""
@@ -262,7 +210,7 @@ class Workers:
                 self._hangs(each, what)
 
     def _start_due(self, now: float) -> None:
-        for slot in self._slots:
+        for slot in list(self._slots):
             if slot.due is None or slot.due > now:
                 continue
             if self._has_seat():
@@ -305,19 +253,22 @@ class Workers:
             if each.channel is not None and each.job.certificates is used:
                 each.channel.send(used.generation, used.in_memory)
 
-    def send_access_log(self, fd: int) -> None:
-        """Let all workers continue their access log in this file."""
+    def send_access_logs(self, opened: Mapping[str, int]) -> None:
+        """Let all workers continue their access log in the files that were opened, by path."""
         for each in self:
-            if each.channel is not None and (why := each.channel.send_access_log(fd)):
+            fd = opened.get(each.job.settings.access_log)
+            if fd is None or each.channel is None:
+                continue
+            if why := each.channel.send_access_log(fd):
                 logger.error("%s goes on with the old access log: %s", each.name, why)
 
     def collect(self) -> None:
         """Reap those that have ended, and decide what follows."""
         for each in list(self):
             if (how := each.child.ended()) is not None:
+                was, each.state = each.state, State.ENDED
                 self._close(each)
-                self._ended(each, how)
-                each.state = State.ENDED
+                self._ended(each, was, how)
         self._roll()
 
     def _start(self, slot: Slot) -> None:
@@ -457,9 +408,9 @@ class Workers:
         if self._are_all_serving():
             took_s = time.monotonic() - self._rolling_since
             self._rolling_since = None
-            self._count_reload("completed")
+            self._jobs.complete()
             logger.info("reloaded in %.1f s: %s", took_s, in_words(self.count))
-            self._reloaded()
+            self._reloaded(True)
             self._renew()
 
     def _renew(self) -> None:
@@ -481,24 +432,19 @@ class Workers:
             logger.error(text, current.name, why, delay_s)
 
     def _end_reload(self, why: str) -> None:
+        """Give a reload up: workers that start from now on do what those before it do."""
         self._rolling_since = None
-        self._count_reload("failed")
-        new = sum(
-            1
-            for slot in self._slots
-            if slot.current and slot.current.generation == self._generation
-        )
+        new = sum(each.generation == self._generation for each in self._serving())
         was = "was" if new == 1 else "were"
         done = (
             f"{new} of {in_words(self.count)} {was} replaced" if new else "no worker was replaced"
         )
         logger.error("the reload has failed: %s; %s", why, done)
-        self._reloaded()
+        self._jobs.undo()
+        self._give_up_starting()
+        self._resize(self._job.settings.workers)
+        self._reloaded(False)
         self._renew()
-
-    def _count_reload(self, result: str) -> None:
-        if self._job.tally is not None:
-            self._job.tally.reloads[result] += 1
 
     def _close(self, each: Worker) -> None:
         """Release what belongs to a worker that has ended."""
@@ -516,13 +462,13 @@ class Workers:
             self._selector.unregister(each.child.report_fd)
         os.close(each.child.report_fd)
 
-    def _ended(self, each: Worker, how: str) -> None:
-        is_asked = each.state is State.DRAINING or self._is_stopping
+    def _ended(self, each: Worker, was: State, how: str) -> None:
+        is_asked = was is State.DRAINING or self._is_stopping
         if (tally := each.job.tally) is not None:
             cause = cause_of(
                 how,
                 is_asked=is_asked,
-                is_started=each.state is not State.STARTING,
+                is_started=was is not State.STARTING,
                 has_hung=each.pulse is not None and each.pulse.has_hung,
             )
             tally.exits[cause] += 1
@@ -576,16 +522,3 @@ class Workers:
         slot.due = time.monotonic() + slot.delay_s
         hint = OUT_OF_MEMORY if what.endswith(KILLED) else ""
         logger.error("%s; the next one starts in %.1f s%s", what, slot.delay_s, hint)
-
-
-def with_siblings(job: worker.Job) -> worker.Job:
-    """Return the job with what its workers share; one worker alone needs no seat."""
-    if job.settings.core["client_requests_per_s_max"]:
-        _core.share_client_rates()
-    seats = capacity.seats(job.settings.workers)
-    return job if job.seats >= seats else replace(job, siblings=_core.Siblings(seats), seats=seats)
-
-
-def in_words(count: int) -> str:
-    """Return a number of workers as text."""
-    return f"{count} worker{'' if count == 1 else 's'}"

@@ -74,8 +74,6 @@ class Tally:
 
     exits: Counter[str] = field(default_factory=Counter)
     """How many workers have ended, by cause."""
-    reloads: Counter[str] = field(default_factory=Counter)
-    """How many reloads have ended, by result."""
     _free: list[_core.Counts] = field(default_factory=list)
     _ended: list[int] = field(default_factory=list)
 

@@ -22,16 +22,26 @@ from bolide import _core
 from bolide.config.settings import table
 from bolide.server.management import exposition
 from bolide.server.management.counts import CAUSES, PREFIX, Family, Tally, by_family, families
-from bolide.server.management.request import Reply, Request, sentence
+from bolide.server.management.outcomes import RESULTS, Outcomes
+from bolide.server.management.request import NUMBER_FIELD, Reply, Request, sentence
+from bolide.server.process.phase import Phase
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
-    from bolide.server.workers import Worker, Workers
+    from bolide.server.process.slot import Worker
+    from bolide.server.workers import Workers
 
 SECRET_OPTIONS = ("key", "key_password_file")
 """Options whose values are not shown: where secrets are."""
 STATES = ("starting", "serving", "draining")
-RESULTS = ("completed", "failed")
+SHOWN = {
+    Phase.STARTING: "starting",
+    Phase.SERVING: "serving",
+    Phase.RELOADING: "serving",
+    Phase.UPGRADING: "serving",
+    Phase.ENDING: "draining",
+}
+"""What clients need to know of the supervisor's phase."""
 REQUESTS = f"{PREFIX}http_requests"
 CONNECTIONS = f"{PREFIX}connections"
 HELD, HELD_MAX = f"{PREFIX}held_bytes", f"{PREFIX}held_max_bytes"
@@ -48,9 +58,10 @@ class Server:
     name: Callable[[], str]
     """Its application."""
     settings: Callable[[], Settings]
-    is_stopping: Callable[[], bool]
+    phase: Callable[[], Phase]
     reload: Action
     stop: Action
+    reloads: Outcomes
     began_unix_s: float
 
 
@@ -82,9 +93,7 @@ class Pages:
 
     @property
     def _state(self) -> str:
-        if self._server.is_stopping():
-            return "draining"
-        return "serving" if self._server.workers.is_started else "starting"
+        return SHOWN[self._server.phase()]
 
     def _count(self, *states: str) -> int:
         return sum(state_of(each) in states for each in self._server.workers)
@@ -117,7 +126,7 @@ class Pages:
             "age_s": round(time.time() - self._server.began_unix_s, 3),
             "workers": [described(each) for each in workers],
             "exits": dict(self._server.tally.exits),
-            "reloads": dict(self._server.tally.reloads),
+            "reloads": self._server.reloads.shown(),
             "options": options_set(self._server.settings()),
         }
         content = json.dumps(status, indent=2).encode() + b"\n"
@@ -126,7 +135,10 @@ class Pages:
     def _reload(self) -> tuple[Reply, Action | None]:
         if self._state != "serving":
             return sentence(409, f"it cannot reload now: it is {self._state}"), None
-        return sentence(202, "reloading"), self._server.reload
+        if self._server.phase() is Phase.UPGRADING:
+            return sentence(409, "it cannot reload now: it is upgrading"), None
+        number = str(self._server.reloads.begun + 1)  # it begins when this was sent
+        return sentence(202, "reloading", **{NUMBER_FIELD: number}), self._server.reload
 
     def _stop(self) -> tuple[Reply, Action | None]:
         if self._state == "draining":
@@ -138,7 +150,7 @@ def own_families(server: Server) -> list[tuple[Family, Sequence[Number]]]:
     """Return what the supervisor itself counts."""
     states = [state_of(each) for each in server.workers]
     lag_s = max((busy_s(each) for each in server.workers), default=0.0)
-    exits, reloads = server.tally.exits, server.tally.reloads
+    exits, reloads = server.tally.exits, server.reloads.totals
     values: dict[str, Sequence[Number]] = {
         "bolide": [1],
         "start_time_seconds": [server.began_unix_s],

@@ -1,0 +1,60 @@
+"""How signals reach a supervisor: as bytes in a pipe, which are acted on together."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+TERMINAL_SIGNALS = {signal.SIGTTIN, signal.SIGTTOU}
+"""A terminal sends them to a background job that reads or writes; others, to scale a server."""
+SIGNALS_READ_MAX = 1 << 16
+"""What the pipe of signals holds: all that came are acted on together."""
+
+
+@contextmanager
+def written_to_a_pipe(numbers: Collection[int], *, ends_process: bool) -> Iterator[tuple[int, int]]:
+    """Let each of these signals write its number to a pipe; restore all at the end.
+
+    If the process ends then, those that only repeat a stop, or mean nothing, are ignored.
+    """
+    read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    ignored = TERMINAL_SIGNALS - set(numbers)
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    before.update((number, signal.signal(number, signal.SIG_IGN)) for number in ignored)
+    wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+    if ends_process:
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # those that wait are handled now
+    try:
+        yield read_fd, write_fd
+    finally:
+        signal.set_wakeup_fd(wakeup_fd)
+        for number, handler in before.items():
+            is_over = ends_process and number != signal.SIGCHLD
+            signal.signal(number, signal.SIG_IGN if is_over else handler)
+        os.close(read_fd)
+        os.close(write_fd)
+
+
+def read(read_fd: int) -> list[int]:
+    """Return the signals that came since the last time, in the order to act on them."""
+    return in_order(os.read(read_fd, SIGNALS_READ_MAX))
+
+
+def in_order(given: bytes) -> list[int]:
+    """Return each signal once, in the order to act on them.
+
+    Those that stop the server come first, because others take time. SIGCHLD is the last: a signal
+    to the whole process group also ends the workers.
+    """
+    first, last = (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT), (signal.SIGCHLD,)
+    return sorted(set(given), key=lambda number: ((number in last) - (number in first), number))
+
+
+def has_terminal() -> bool:
+    """Return whether a standard stream is a terminal, which uses TTIN and TTOU for itself.
+
+    A handler of TTOU would have a background job retry its write to the terminal for ever.
+    """
+    return any(os.isatty(fd) for fd in range(3))

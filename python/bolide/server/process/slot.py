@@ -1,0 +1,81 @@
+"""A worker, and the place that it has among the others.
+
+`workers.py` has the table of the states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from bolide.server.process.lifetime import Pause, Stage
+
+if TYPE_CHECKING:
+    from bolide import _core
+    from bolide.server.child import Child
+    from bolide.server.process.channel import Channel
+    from bolide.server.process.heartbeat import Heart, Pulse
+    from bolide.server.process.lifetime import Life
+    from bolide.server.worker import Job
+
+
+class State(Enum):
+    """What a worker does."""
+
+    STARTING = auto()
+    SERVING = auto()
+    DRAINING = auto()
+    ENDED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A worker process, and what the supervisor knows of it."""
+
+    number: int
+    """That of its slot, by which the log calls it."""
+    seat: int | None
+    """Its seat among the siblings; None if it has none."""
+    generation: int
+    """The reload that it belongs to."""
+    job: Job
+    child: Child
+    channel: Channel | None
+    state: State = State.STARTING
+    due: float | None = None
+    """When it is killed, if it is DRAINING; when its start is reported as slow, if STARTING."""
+    counts: _core.Counts | None = None
+    """Where it counts; None without metrics."""
+    heart: Heart | None = None
+    """By which it is noticed that it hangs; None if that is off."""
+    life: Life | None = None
+    """From when it is SERVING on."""
+    pulse: Pulse | None = None
+    """That of its heart, from when it is SERVING on."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has exceeded a limit, and is being replaced or may be."""
+        return self.life is not None and self.life.stage is Stage.OVER
+
+    @property
+    def name(self) -> str:
+        """How the log calls it."""
+        return f"worker {self.number} (pid {self.child.pid})"
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place for one worker, empty until the next one is due."""
+
+    number: int
+    current: Worker | None = None
+    successor: Worker | None = None
+    """The one that replaces the current one, once it serves. There is none without."""
+    pause: Pause = field(default_factory=Pause)
+    """How long its workers wait before they are replaced because of a limit."""
+    delay_s: float = 0.0
+    """How long the last replacement waited."""
+    due: float | None = None
+    """When the next one starts."""
