@@ -412,7 +412,7 @@ impl<A: App> Worker<A> {
         let surplus = self.surplus(&client);
         if let Some(surplus) = surplus {
             self.note_surplus(surplus, &client);
-            let is_short = surplus == Surplus::OfMemory;
+            let is_short = surplus == Surplus::Memory;
             let has_place = !is_short || self.connections.len() < self.connections.capacity();
             // A response would need a handshake.
             let has_place = has_place && !transport.is_secure();
@@ -460,26 +460,26 @@ impl<A: App> Worker<A> {
     #[inline]
     fn surplus(&mut self, client: &Peer) -> Option<Surplus> {
         if self.is_short() {
-            return Some(Surplus::OfMemory);
+            return Some(Surplus::Memory);
         }
         if self.admitted() >= self.connections_max() && !self.reap(Scarce::Places) {
-            return Some(Surplus::OfAll);
+            return Some(Surplus::Total);
         }
         let key = self.connections.vacant_key();
-        (!self.context.takes_client(key, client)).then_some(Surplus::OfClient)
+        (!self.context.takes_client(key, client)).then_some(Surplus::Client)
     }
 
     #[cold]
     fn note_surplus(&mut self, surplus: Surplus, client: &Peer) {
         let context = &mut self.context;
         match surplus {
-            Surplus::OfMemory => context.note_shortage(SPARE_BYTES),
-            Surplus::OfAll => context.refusals.add_connection(),
-            Surplus::OfClient => return context.refuse_client(client),
+            Surplus::Memory => context.note_shortage(SPARE_BYTES),
+            Surplus::Total => context.refusals.add_connection(),
+            Surplus::Client => return context.refuse_client(client),
         }
         context.metrics.refused(match surplus {
-            Surplus::OfMemory => Refusal::Memory,
-            Surplus::OfAll | Surplus::OfClient => Refusal::Limit,
+            Surplus::Memory => Refusal::Memory,
+            Surplus::Total | Surplus::Client => Refusal::Limit,
         });
     }
 

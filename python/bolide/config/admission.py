@@ -13,7 +13,10 @@ from bolide.errors import ConfigError
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
 
-BOUNDS = {"body_bytes_max": Size(), "handler_timeout_ms": Number(0, CORE_NUMBER_MAX, "0 = off")}
+BOUNDS: dict[str, Number | Size] = {
+    "body_bytes_max": Size(),
+    "handler_timeout_ms": Number(0, CORE_NUMBER_MAX, "0 = off"),
+}
 """What a path may have instead of the server's."""
 FORM = "a prefix and bounds, such as '/upload body_bytes_max=1G handler_timeout_ms=300000'"
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 PARTS = 2
 """One of so many parts is for clients. The rest is for applications and the interpreter, for what
 the allocator and the kernel need beside it, and for the old workers in a reload."""
-V1_FILE, V2_FILES = "memory.limit_in_bytes", ("memory.max", "memory.high")
+V1_FILES: tuple[str, ...] = ("memory.limit_in_bytes",)
+V2_FILES: tuple[str, ...] = ("memory.max", "memory.high")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def _cgroup(root: Path) -> Iterator[int]:
         if not controllers:
             base, names = mounted, V2_FILES
         elif "memory" in controllers.split(","):
-            base, names = mounted / "memory", (V1_FILE,)
+            base, names = mounted / "memory", V1_FILES
         else:
             continue
         # In a container the path may be that outside, and its own group the root.

@@ -12,21 +12,21 @@ use crate::response::NO_MEMORY;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Surplus {
     /// There are as many as there may be.
-    OfAll,
+    Total,
     /// Its client has as many as it may have.
-    OfClient,
+    Client,
     /// Too little memory is left for another one.
-    OfMemory,
+    Memory,
 }
 
 impl Surplus {
     fn reason(self) -> &'static str {
         match self {
-            Surplus::OfAll => {
+            Surplus::Total => {
                 "This server has reached its maximum number of connections; try again shortly."
             }
-            Surplus::OfClient => "This client has too many connections; close some.",
-            Surplus::OfMemory => NO_MEMORY,
+            Surplus::Client => "This client has too many connections; close some.",
+            Surplus::Memory => NO_MEMORY,
         }
     }
 }
