@@ -105,7 +105,10 @@ impl World {
                 } else {
                     get(&target)
                 };
-                self.clients[index].as_ref().unwrap().send(&request);
+                self.clients[index]
+                    .as_ref()
+                    .expect("it is connected")
+                    .send(&request);
                 self.asked[index] = Some(asked);
             }
             Move::Ask(..) => {}
@@ -121,7 +124,7 @@ impl World {
                 }
             }
             Move::Leave(index) => {
-                self.clients[index].take().unwrap().reset();
+                self.clients[index].take().expect("it is connected").reset();
                 self.asked[index] = None;
                 self.clients[index] = Some(self.server.connect());
             }
@@ -140,7 +143,7 @@ impl World {
             let target = called
                 .iter()
                 .find(|each| each.id == id)
-                .unwrap()
+                .expect("it was called")
                 .target
                 .clone();
             self.server.respond(id, &target);
@@ -152,7 +155,7 @@ impl World {
         self.server.settle();
         self.streams.receive();
         for (client, asked) in self.clients.iter_mut().zip(&mut self.asked) {
-            let client = client.as_mut().unwrap();
+            let client = client.as_mut().expect("it is connected");
             if let Some(response) = client.take_response("GET") {
                 let number = asked.take().expect("a request").number;
                 assert!(!response.is_last(), "its content had arrived");
@@ -171,7 +174,11 @@ impl World {
                 continue;
             };
             assert_eq!(arrived.reset, None);
-            let number = self.open.remove(&stream).unwrap().number;
+            let number = self
+                .open
+                .remove(&stream)
+                .expect("the stream is open")
+                .number;
             match arrived.status {
                 200 => assert_eq!(arrived.content, format!("/later/{number}").as_bytes()),
                 status => {
@@ -184,7 +191,12 @@ impl World {
 
     /// The numbers of the requests that have begun, in that order.
     fn begun(&self) -> Vec<usize> {
-        let number = |target: &str| target.trim_start_matches("/later/").parse().unwrap();
+        let number = |target: &str| {
+            target
+                .trim_start_matches("/later/")
+                .parse()
+                .expect("a number")
+        };
         self.server.targets().into_iter().map(number).collect()
     }
 
