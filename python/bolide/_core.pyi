@@ -404,8 +404,9 @@ class Server:
         `access_log_slow_ms`,
         `eager_tasks` (bool), `debug_log` (bool: details are logged at debug level), `tls` (a
         `TlsConfig` or None: its listeners then use TLS), `websocket_compression` ("on", "context"
-        or "off"), `websocket_compression_level` (1 to 9), `websocket_origins` (a list), and for
-        WSGI `threads` and `workers` (counts). `slow_request_ms` (0: off) is the time after which
+        or "off"), `websocket_compression_level` (1 to 9), `websocket_origins` (a list),
+        `draining_idle_ms` (how long a drain keeps idle connections: 500 without it), and for WSGI
+        `threads` and `workers` (counts). `slow_request_ms` (0: off) is the time after which
         `slow_requests` has a request.
         """
 

@@ -83,7 +83,10 @@ impl Server {
         let mut limits = config.limits;
         let longest = config.admission.rules.body_bytes_max().unwrap_or_default();
         limits.body_bytes_max = limits.body_bytes_max.max(longest);
-        let worker = Worker::new(interface, config, log, mailbox)?;
+        let mut worker = Worker::new(interface, config, log, mailbox)?;
+        if let Some(idle_ms) = options.get_item("draining_idle_ms")? {
+            worker.set_draining_idle(idle_ms.extract()?);
+        }
         worker.app.watch(&worker.poller())?;
         Ok(Server {
             poller: worker.poller(),
@@ -447,6 +450,7 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
                 | "access_log_only"
                 | "access_log_sample"
                 | "access_log_slow_ms"
+                | "draining_idle_ms"
                 | "eager_tasks"
                 | "spool_directory"
                 | "tls"

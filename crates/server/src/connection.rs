@@ -35,7 +35,7 @@ use crate::h2::H2;
 use crate::id::{ConnectionId, ExchangeId};
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
-use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
+use crate::timeouts::Timeouts;
 use crate::websocket::upgraded::Upgraded;
 
 /// Maximum bytes that are discarded of a connection while the server stops.
@@ -485,7 +485,9 @@ impl Connection {
             Phase::Preface { since_ms, .. } => {
                 let end_ms = Timeouts::end_ms(*since_ms, context.timeouts.header_timeout_ms);
                 match context.draining_since_ms {
-                    Some(drain_ms) => end_ms.min(drain_ms.max(*since_ms) + DRAINING_IDLE_MS),
+                    Some(drain_ms) => {
+                        end_ms.min(drain_ms.max(*since_ms) + context.draining_idle_ms)
+                    }
                     None => end_ms,
                 }
             }

@@ -30,7 +30,7 @@ use crate::limits::Limits;
 use crate::mailbox::Mailbox;
 use crate::responder::{Responder, Stamp};
 
-use crate::timeouts::Timeouts;
+use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 
 use self::admission::{Admission, AdmissionConfig};
 use self::bounds::Bounds;
@@ -91,6 +91,8 @@ pub(crate) struct Context {
     /// What the connection being served may still do in its turn.
     pub(crate) share: Share,
     pub(crate) draining_since_ms: Option<u64>,
+    /// How long an idle connection is kept then.
+    pub(crate) draining_idle_ms: u64,
     /// Bytes of content passed on in this pass.
     pub(crate) content_bytes: usize,
     /// Bytes held by all connections, besides their own records.
@@ -148,6 +150,7 @@ impl Context {
             mailbox,
             share: Share::default(),
             draining_since_ms: None,
+            draining_idle_ms: DRAINING_IDLE_MS,
             content_bytes: 0,
             budget: Budget::new(0),
             long_response_bytes: 0,

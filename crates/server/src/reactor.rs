@@ -295,6 +295,11 @@ impl<A: App> Worker<A> {
         }
     }
 
+    /// Keeps idle connections for so long in a drain, instead of half a second. Then a request that is on its way is lost if it takes longer.
+    pub fn set_draining_idle(&mut self, idle_ms: u64) {
+        self.context.draining_idle_ms = idle_ms;
+    }
+
     /// Whether [`Worker::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.context.is_draining()

@@ -38,7 +38,7 @@ settings! {
 }
 
 /// How long a draining server waits for a request on an idle connection, since its client may be sending one. Longer than the pause between
-/// a busy client's requests, and too short to delay a shutdown noticeably.
+/// a busy client's requests, and too short to delay a shutdown noticeably. A server for development waits for less.
 pub(crate) const DRAINING_IDLE_MS: u64 = 500;
 
 /// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers most uploads: many clients read

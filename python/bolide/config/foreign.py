@@ -9,10 +9,7 @@ import re
 from collections.abc import Callable
 
 TRUSTED = "use --trusted-proxies, with networks or addresses"
-NOT_YET_RELOAD = (
-    "Bolide does not reload changed files yet; pip install watchfiles, and run "
-    "`watchfiles --filter python 'bolide serve TARGET'`"
-)
+RELOAD = "use --reload-dir, --reload-include and --reload-exclude"
 HTTP2 = "leave it out: clients choose HTTP/2 with TLS; --alpn changes that, --h2c is without TLS"
 HTTP2_LIMITS = "use --h2-streams-max and the other limits of HTTP/2"
 ENVIRONMENT = "set the environment in the shell or the service manager"
@@ -96,7 +93,7 @@ ADVICE = {
     "--proxy-allow-from": "use --trusted-proxies",
     "--pythonpath": "set PYTHONPATH in the environment",
     "--read-timeout": "use --header-timeout-ms",
-    "--reload": NOT_YET_RELOAD,
+    "--reload": "use --reload",
     "--reset-contextvars": "leave it out: each request has its own context",
     "--respawn-failed-workers": "leave it out: it is always on",
     "--reuse-port": "leave it out: workers share the sockets",
@@ -149,7 +146,7 @@ PREFIXES = {
     "--max-requests-": REQUESTS_MAX_JITTER,
     "--metrics-": "use --management ADDRESS",
     "--permit-": "malformed requests are refused",
-    "--reload-": NOT_YET_RELOAD,
+    "--reload-": RELOAD,
     "--static-path-": "the application or a proxy serves files",
     "--statsd-": "use --management ADDRESS, from which Prometheus and others read metrics",
 }

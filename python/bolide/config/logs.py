@@ -44,7 +44,7 @@ class Share:
         return share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # of several bases, one may have slots
 class LoggingOptions:
     """The options about logs."""
 

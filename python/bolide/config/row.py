@@ -10,7 +10,7 @@ from bolide.config.option import Kind, Number
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
 LOGGING, RESPONDING, TLS, WEBSOCKET = "Logging", "Responding", "TLS", "WebSocket"
-PROXIES, REQUESTS = "Proxies", "Requests"
+PROXIES, REQUESTS, DEVELOPMENT = "Proxies", "Requests", "Development"
 GROUPS = (
     APPLICATION,
     LISTENING,
@@ -21,6 +21,7 @@ GROUPS = (
     REQUESTS,
     RESPONDING,
     WEBSOCKET,
+    DEVELOPMENT,
 )
 """In the order of the documentation; limits and timeouts follow."""
 CORE_NUMBER_MAX = 2**40

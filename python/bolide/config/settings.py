@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Literal
 
 from bolide import _core
-from bolide.config import admission, configfile, logs, places, proxies, tls
+from bolide.config import admission, configfile, development, logs, places, proxies, tls
 from bolide.config.address import Address
 from bolide.config.mistakes import refuse_mistyped, remedy
 from bolide.config.option import (
@@ -65,7 +65,7 @@ Channel = Literal["flag", "keyword"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(admission.RequestOptions, logs.LoggingOptions):
+class Settings(admission.RequestOptions, logs.LoggingOptions, development.DevelopmentOptions):
     """The validated value of every option."""
 
     interface: str = row(
@@ -466,6 +466,7 @@ class Settings(admission.RequestOptions, logs.LoggingOptions):
             "slow_request_ms": self.slow_request_ms,
             "threads": self.threads,
             "workers": self.workers,
+            **({"draining_idle_ms": development.DRAINING_IDLE_MS} if self.reload else {}),
         }
 
 
@@ -516,7 +517,7 @@ def resolve(
     values: dict[str, Any] = {name: option.default for name, option in options.items()}
     values |= {name: _checked(options[name], *given) for name, given in winning.items()}
     values |= places.addresses(layers) | places.port_of_platform(layers, environ)
-    values |= places.pairs(layers)
+    values |= places.pairs(layers) | development.implied(values, winning)
     tls.check(values)
     core = {name: values.pop(name) for name, *_ in _core.settings()}
     resolved = Settings(core=core, channel=channel, **values)

@@ -40,6 +40,10 @@ PROCESS_OPTIONS = (
     "preload",
     "on_worker_start",
     "cpu_affinity",
+    "reload",
+    "reload_dir",
+    "reload_include",
+    "reload_exclude",
 )
 SUPERVISOR_OPTIONS = ("management",)
 

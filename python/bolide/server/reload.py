@@ -33,6 +33,10 @@ BOUND = (
     "pid_file",
     "management",
     "preload",
+    "reload",
+    "reload_dir",
+    "reload_include",
+    "reload_exclude",
 )
 """Options that say where the server listens, and what it does before its first worker."""
 

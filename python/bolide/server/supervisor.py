@@ -40,6 +40,8 @@ from bolide.server import (
     systemd,
     worker,
 )
+from bolide.server.development import disclosure
+from bolide.server.development.watch import Watch
 from bolide.server.logs import logger
 from bolide.server.management import pages
 from bolide.server.management.management import Management
@@ -110,11 +112,13 @@ class Supervisor:
         self._pid_file = PidFile(settings.pid_file)
         self._second_from: float | None = None
         """When a signal to stop is a second one; None until there was a first one."""
+        self._watch = Watch(settings, source)
         capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
         read = certificates.Certificates(settings) if settings.pairs else None
         self._listeners = listener.open_all(self._addresses(settings), SocketAccess.of(settings))
+        disclosure.check(settings, self._listeners)
         self._redirecting = self._open_redirecting(settings)
         self._management = self._open_management(settings)
         self._began_unix_s = time.time()
@@ -238,6 +242,7 @@ class Supervisor:
                 if self._inherited is None:  # otherwise that of the old process is still valid
                     self._pid_file.write()
                     self._manage()
+                self._watch_files()
                 self._workers.start(self._own_fds)
                 self._slow_from = time.monotonic() + SLOW_START_S
                 while not self._course.is_ending or self._workers:
@@ -253,7 +258,22 @@ class Supervisor:
     def _own_fds(self) -> list[int]:
         """Return the descriptors that no worker needs."""
         inherited = [] if self._inherited is None else [self._inherited.report_fd]
-        return [self._lifeline_write_fd, *self._signal_fds, *inherited, *self._management.fds()]
+        own = [self._lifeline_write_fd, *self._signal_fds, *inherited, *self._management.fds()]
+        return own + self._watch.fds()
+
+    def _watch_files(self) -> None:
+        """Start to watch the files, in a process that needs no socket."""
+        served = [each.socket.fileno() for each in (*self._listeners, *self._redirecting)]
+        close_fds = [*self._own_fds(), *served]
+        fd = self._jobs.now.lifeline_fd
+        self._watch.open(self._selector, self._changed, close_fds, fd, self._actions)
+
+    def _changed(self) -> None:
+        """Restart the workers, because files have changed."""
+        if self._course.phase is Phase.STARTING:
+            self._workers.restart(self._jobs.now)
+        else:
+            self._reload()
 
     def _act(self) -> None:
         """Act on the signals that have come."""
@@ -261,6 +281,7 @@ class Supervisor:
             _attempt(self._actions.get(number, _nothing))
 
     def _close(self) -> None:
+        self._watch.close()
         self._pid_file.remove()
         self._management.close()
         listener.close_all(self._listeners)
@@ -300,12 +321,15 @@ class Supervisor:
                 logger.warning(text, self._name, remedy)
         if self._deadline is not None and self._deadline <= now and self._workers:
             logger.warning("the graceful time is over; killing %d worker(s)", len(self._workers))
-            self._exit_code = EXIT_CUT_SHORT
+            if not self._watch.is_on:  # a developer's Ctrl-C is no failure
+                self._exit_code = EXIT_CUT_SHORT
             self._workers.kill(signal.SIGKILL)
             self._deadline = now + KILL_AGAIN_S
 
     def _collect(self) -> None:
         self._workers.collect()
+        if self._watch.has_ended():
+            self._watch_files()
         self._upgrades.collect()
         if self._ends_process and os.getpid() == INIT_PID:
             self._reap_orphans()
@@ -345,7 +369,10 @@ class Supervisor:
             logger.info(trusted)
         if job.settings.preload:
             logger.info("the application is not imported again, because of preload: USR2 does that")
-        self._workers.reload(job)
+        if self._watch.is_on:
+            self._workers.restart(job)
+        else:
+            self._workers.reload(job)
 
     def _not_reloaded(self, number: int) -> None:
         """Report a reload that has changed nothing. One that has begun before it goes on."""
@@ -444,6 +471,8 @@ class Supervisor:
             logger.warning(line)
         logger.info(memory.described(self._settings, connection_bytes_max))
         logger.info(proxies.described(self._settings))
+        if self._settings.debug:
+            logger.warning(disclosure.WARNING)
         if self._inherited is not None:
             self._take_over(self._inherited)
         if self._redirecting:
@@ -470,7 +499,7 @@ class Supervisor:
 
     def _reap_orphans(self) -> None:
         """Reap processes whose parents have ended: the command has no children but its workers."""
-        workers = {each.child.pid for each in self._workers}
+        workers = {each.child.pid for each in self._workers} | self._watch.pids()
         with suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if found.si_pid in workers:
@@ -517,6 +546,7 @@ class Supervisor:
         self._systemd.stopping()
         self._deadline = now + self._settings.graceful_timeout_ms / 1000
         self._workers.stop(number)  # before anything that may fail
+        self._watch.close()
         self._upgrades.give_up(number)
         listener.close_all(self._listeners)
         listener.close_all(self._redirecting)

@@ -24,6 +24,7 @@ from bolide import _core
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
 from bolide.server import forked, importer, lifespan, logs, loop
+from bolide.server.development import unfit
 from bolide.server.logs import logger
 from bolide.server.process import channel, lifetime
 from bolide.server.redirect import Redirection
@@ -101,6 +102,8 @@ class Place:
     """Where other certificates, and another access log, arrive."""
     heart: Heart | None = None
     """By which the supervisor notices that it hangs; None if it is not to."""
+    is_first: bool = False
+    """Whether no worker has served before."""
 
 
 def run(job: Job, place: Place, report_fd: int) -> int:
@@ -108,6 +111,19 @@ def run(job: Job, place: Place, report_fd: int) -> int:
     global is_worker
     is_worker = True
     _core.follow(job.lifeline_fd, job.settings.graceful_timeout_ms + ORPHAN_MS)
+    try:
+        return _run(job, place, report_fd)
+    except unfit.UnfitError as error:
+        source, settings = unfit.application(error), replace(job.settings, on_worker_start="")
+        return _run(replace(job, source=source, settings=settings), place, report_fd)
+
+
+def _run(job: Job, place: Place, report_fd: int) -> int:
+    """Serve the application of the job.
+
+    Raises:
+        UnfitError: it cannot be served, and this is to be shown to clients.
+    """
     try:
         _prepare(job.settings, place.number)
         if isinstance(job.source, str):
@@ -117,7 +133,7 @@ def run(job: Job, place: Place, report_fd: int) -> int:
             app = job.source
         tls = job.certificates.current if job.certificates is not None else None
         service = Service(app, job.settings, job.access_log_fd, tls)
-        if job.access_log_fd is not None:
+        if job.access_log_fd is not None and not job.settings.reload:
             os.close(job.access_log_fd)  # the service has its own, which may be replaced
         if job.siblings is not None and place.seat is not None:
             service.server.join(job.siblings, place.seat)
@@ -127,6 +143,8 @@ def run(job: Job, place: Place, report_fd: int) -> int:
             # It runs no coroutine, and on asyncio's loop the reactor waits without the interpreter.
             job = replace(job, loop_name="asyncio")
     except ConfigError as error:
+        if _is_shown(error, job, place):
+            raise unfit.UnfitError(error) from error
         return _report_failure(report_fd, EXIT_MISTAKE, error)
     with asyncio.Runner(loop_factory=lambda: loop.new(job.loop_name, service.server)) as runner:
         try:
@@ -165,7 +183,11 @@ async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> in
     except (ConfigError, StartupError, SystemExit, KeyboardInterrupt) as error:
         # From now on TERM ends the process at once.
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
-        return _startup_failed(report_fd, error)
+        failure = _startup_failure(error)
+        if _is_shown(failure, job, place):
+            raise unfit.UnfitError(failure) from error
+        is_mistake = isinstance(failure, ConfigError)
+        return _report_failure(report_fd, EXIT_MISTAKE if is_mistake else EXIT_STARTUP, failure)
     for each in (*job.listeners, *job.redirecting):
         each.close()  # the reactor has its own, which draining closes
     if requests := lifetime.requests_of_one(job.settings):
@@ -232,17 +254,24 @@ def _is_outer(file: str) -> bool:
     return file.startswith((OURS, os.path.dirname(asyncio.__file__)))
 
 
-def _startup_failed(
-    report_fd: int, error: ConfigError | StartupError | SystemExit | KeyboardInterrupt
-) -> int:
-    if isinstance(error, ConfigError):
-        return _report_failure(report_fd, EXIT_MISTAKE, error)
+def _startup_failure(
+    error: ConfigError | StartupError | SystemExit | KeyboardInterrupt,
+) -> ConfigError | StartupError:
     if isinstance(error, KeyboardInterrupt):  # raised by the application: a signal does not, here
-        error = lifespan.startup_error(error)
-    elif isinstance(error, SystemExit):
+        return lifespan.startup_error(error)
+    if isinstance(error, SystemExit):
         text = f"the application's startup failed: it called sys.exit({error.code!r})"
-        error = StartupError(text)
-    return _report_failure(report_fd, EXIT_STARTUP, error)
+        return StartupError(text)
+    return error
+
+
+def _is_shown(error: ConfigError | StartupError, job: Job, place: Place) -> bool:
+    """Return whether clients get the failure, until a file changes; otherwise the start fails.
+
+    At the first start, a target that does not exist is a mistake in the command.
+    """
+    is_code = isinstance(error, importer.LoadError | StartupError)
+    return job.settings.reload and isinstance(job.source, str) and (is_code or not place.is_first)
 
 
 def drain_s(graceful_s: float) -> float:

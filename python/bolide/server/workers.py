@@ -12,6 +12,8 @@ Each place for a worker (a `Slot`) has the current one and, during a reload, its
 | DRAINING | it ends, or its graceful time is over and it is killed | ENDED |
 
 A reload replaces one worker after the other, so that the machine holds one more than usual.
+For development (`reload`) all of them drain first, so that nothing old is served, and each has its
+next one when it has ended, or soon.
 Those that have exceeded a limit (`process/lifetime.py`) are replaced in the same way, each when the
 one before has ended.
 """
@@ -54,6 +56,8 @@ SLOW_START_S = 10.0
 """After this time a start that has not ended is reported."""
 KILL_AFTER_S = 1.0
 """Time for a drained worker to exit, beyond its graceful time."""
+RESTART_S = 1.0
+"""Time for which the next worker waits for the one before, if files have changed."""
 HUNG_S = 1.0
 """Time for a worker that hung to notice TERM; then it is killed, unless it goes on."""
 
@@ -137,6 +141,27 @@ class Workers:
         self._jobs.begin(job)
         self._replace_all()
 
+    def restart(self, job: worker.Job) -> None:
+        """Replace every worker by one that does `job`, each when it has ended, or soon.
+
+        Until then no client is accepted, so that none gets what was changed.
+        """
+        now = time.monotonic()
+        if self._is_started:
+            self._jobs.begin(job)
+            self._generation += 1
+            self._rolling_since = now
+        for slot in self._slots:
+            was, successor = slot.current, slot.successor
+            slot.current = slot.successor = None
+            slot.delay_s, slot.awaited, slot.due = 0.0, was or slot.awaited, now
+            if slot.awaited is not None:
+                slot.due += RESTART_S
+            for each in (was, successor):
+                if each is not None:
+                    self._drain(each)
+        self._resize(job.settings.workers)
+
     def scale(self, count: int) -> None:
         """Have so many workers.
 
@@ -180,7 +205,7 @@ class Workers:
         """Start no more, and send a signal to those that there are."""
         self._is_stopping = True
         for slot in self._slots:
-            slot.due = None
+            slot.due = slot.awaited = None
         self.kill(number)
 
     def kill(self, number: signal.Signals) -> None:
@@ -273,7 +298,7 @@ class Workers:
 
     def _start(self, slot: Slot) -> None:
         """Start a worker in an empty slot, or a successor in one that has a worker."""
-        slot.due = None
+        slot.due = slot.awaited = None
         close_fds = [*self._close_fds(), *(each.child.report_fd for each in self)]
         close_fds += [each.channel.fd for each in self if each.channel is not None]
         close_fds += [each.heart.stacks_fd for each in self if each.heart is not None]
@@ -286,7 +311,7 @@ class Workers:
                 channel, channel_fd = open_channel(used.generation if used else None)
                 close_fds.append(channel.fd)
             heart = Heart() if self._job.settings.worker_timeout_ms else None
-            place = worker.Place(slot.number, seat, channel_fd, heart)
+            place = worker.Place(slot.number, seat, channel_fd, heart, not self._is_started)
             work = partial(worker.run, replace(self._job, counts=counts), place)
             started = child.start(work, close_fds, self._signals)
         except OSError as error:
@@ -507,6 +532,9 @@ class Workers:
         """Remove a worker that has ended; return its slot, or an empty one."""
         if each in self._draining:
             self._draining.remove(each)
+            for slot in self._slots:
+                if slot.awaited is each:
+                    slot.awaited, slot.due = None, time.monotonic()
             return Slot(each.number)
         slot = self._slots[each.number - 1]
         if slot.current is each:

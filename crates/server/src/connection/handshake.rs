@@ -17,7 +17,7 @@ use crate::context::refusal::EXPECTS_NO_TLS;
 use crate::context::{Context, HandshakePlaces};
 use crate::h1::H1;
 use crate::link::{Fate, Link, Turn};
-use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
+use crate::timeouts::Timeouts;
 
 /// How long a place may be kept while others wait for it, if these are few. Longer than one retransmission, after which a slow network goes on.
 const KEPT_MS_MAX: u64 = 2000;
@@ -103,7 +103,7 @@ impl Handshake {
         let timeout_ms = context.timeouts.tls_handshake_timeout_ms;
         let end_ms = Timeouts::end_ms(self.since_ms, timeout_ms);
         match context.draining_since_ms {
-            Some(drain_ms) => end_ms.min(drain_ms.max(self.since_ms) + DRAINING_IDLE_MS),
+            Some(drain_ms) => end_ms.min(drain_ms.max(self.since_ms) + context.draining_idle_ms),
             None => end_ms,
         }
     }

@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::response::Response;
-use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
+use crate::timeouts::Timeouts;
 
 /// What was late.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -62,7 +62,7 @@ impl H1 {
     fn idle_deadline_ms(&self, context: &Context) -> u64 {
         let deadline = Timeouts::end_ms(self.since_ms, context.timeouts.keep_alive_timeout_ms);
         match context.draining_since_ms {
-            Some(since) => deadline.min(since.max(self.since_ms) + DRAINING_IDLE_MS),
+            Some(since) => deadline.min(since.max(self.since_ms) + context.draining_idle_ms),
             None => deadline,
         }
     }

@@ -11,7 +11,7 @@
 //! | an exchange `Pushed`, `Pulled`, or `Waiting` and started | application | no limit | |
 //! | a WebSocket | see `websocket/liveness.rs`; without pings it has no limit | | closed as a WebSocket, or the stream is reset |
 //! | a request that waits to be started | this side, or the peer, by the lines above for responses | | |
-//! | draining, GOAWAY not sent or announced | this side | now; [`DRAINING_IDLE_MS`] | the next step of leaving |
+//! | draining, GOAWAY not sent or announced | this side | now; `Context::draining_idle_ms` | the next step of leaving |
 //! | `waits_for_turn` | the reactor | its next pass | |
 
 use wire::h2::{ErrorCode, Violation, frame};
@@ -26,7 +26,7 @@ use crate::exchange::Progress;
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
 use crate::response::Response;
-use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
+use crate::timeouts::Timeouts;
 
 /// When something of a stream is late; `u64::MAX` for never.
 type Deadline = fn(&H2, &Stream, &Context) -> u64;
@@ -115,7 +115,9 @@ impl H2 {
         }
         match (context.draining_since_ms, self.leaving) {
             (Some(since_ms), Leaving::No) => since_ms,
-            (_, Leaving::Announced { since_ms }) => since_ms.saturating_add(DRAINING_IDLE_MS),
+            (_, Leaving::Announced { since_ms }) => {
+                since_ms.saturating_add(context.draining_idle_ms)
+            }
             (None, Leaving::No) | (_, Leaving::Final { .. }) => u64::MAX,
         }
     }

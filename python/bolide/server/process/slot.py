@@ -79,3 +79,5 @@ class Slot:
     """How long the last replacement waited."""
     due: float | None = None
     """When the next one starts."""
+    awaited: Worker | None = None
+    """The one that drains, and whose end is when the next one starts, if that is sooner."""
