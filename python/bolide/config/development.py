@@ -21,6 +21,14 @@ DRAINING_IDLE_MS = 100
 class DevelopmentOptions:
     """The options for development."""
 
+    debug: bool = row(
+        False,
+        Switch(),
+        DEVELOPMENT,
+        "Show tracebacks and source to clients on this machine, and switch asyncio's debug mode "
+        "on, for development. Only with addresses of loopback: no other TCP address, no UNIX "
+        "socket.",
+    )
     reload: bool = row(
         False,
         Switch(),

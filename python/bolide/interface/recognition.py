@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from bolide.errors import ConfigError
 from bolide.interface.asgi import AsgiApplication
+from bolide.interface.debugging import native as native_debugger
+from bolide.interface.debugging.asgi import AsgiDebugger
+from bolide.interface.debugging.wsgi import WsgiDebugger
 from bolide.interface.mounted import MountedApplication
 from bolide.interface.wsgi import WsgiApplication
 from bolide.web import App
@@ -64,30 +66,35 @@ def application(found: Any, name: str, settings: Settings) -> Application:
             option = "--root-path" if spelling is FLAG else "root_path="
             raise ConfigError(f"{name} is a bolide.App, which takes no {option}; leave it out")
         native: App = found
-        return _with_mounts(native, settings.asgi_extensions) if native.mounts else native
+        if settings.debug:
+            native.show_failures(native_debugger.respond)
+        return _with_mounts(native, settings) if native.mounts else native
+    return _wrapped(found, interface, settings.root_path, settings)
+
+
+def _wrapped(found: Any, interface: str, root_path: str, settings: Settings) -> Mountable:
     if interface == "wsgi":
-        return WsgiApplication(found, root_path=settings.root_path)
-    extensions = settings.asgi_extensions
-    return AsgiApplication(found, root_path=settings.root_path, extensions=extensions)
+        return WsgiApplication(
+            WsgiDebugger(found) if settings.debug else found, root_path=root_path
+        )
+    app = AsgiDebugger(found) if settings.debug else found
+    return AsgiApplication(app, root_path=root_path, extensions=settings.asgi_extensions)
 
 
-def _with_mounts(native: App, extensions: Sequence[str]) -> MountedApplication:
+def _with_mounts(native: App, settings: Settings) -> MountedApplication:
     """Wrap the applications that are mounted."""
-    mounts = [(mount.prefix, _mounted(mount, extensions)) for mount in native.mounts]
+    mounts = [(mount.prefix, _mounted(mount, settings)) for mount in native.mounts]
     return MountedApplication(native, mounts)
 
 
-def _mounted(mount: Mount, extensions: Sequence[str]) -> Mountable:
+def _mounted(mount: Mount, settings: Settings) -> Mountable:
     found, name = mount.application, f"what is mounted at {mount.prefix}"
     interface: Interface | str = mount.interface
     if interface == "auto":
         interface = recognize(found, name, MOUNT)
     else:
         _refuse_unfit(found, name, interface, MOUNT)
-    root_path = mount.prefix.rstrip("/")
-    if interface == "wsgi":
-        return WsgiApplication(found, root_path=root_path)
-    return AsgiApplication(found, root_path=root_path, extensions=extensions)
+    return _wrapped(found, interface, mount.prefix.rstrip("/"), settings)
 
 
 def recognize(found: Any, name: str, spelling: Spelling = FLAG) -> Interface:

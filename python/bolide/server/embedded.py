@@ -40,6 +40,7 @@ PROCESS_OPTIONS = (
     "preload",
     "on_worker_start",
     "cpu_affinity",
+    "debug",
     "reload",
     "reload_dir",
     "reload_include",

@@ -33,6 +33,7 @@ BOUND = (
     "pid_file",
     "management",
     "preload",
+    "debug",
     "reload",
     "reload_dir",
     "reload_include",

@@ -114,7 +114,10 @@ def run(job: Job, place: Place, report_fd: int) -> int:
     try:
         return _run(job, place, report_fd)
     except unfit.UnfitError as error:
-        source, settings = unfit.application(error), replace(job.settings, on_worker_start="")
+        source, settings = (
+            unfit.application(error, is_shown=job.settings.debug),
+            replace(job.settings, on_worker_start=""),
+        )
         return _run(replace(job, source=source, settings=settings), place, report_fd)
 
 
@@ -146,7 +149,10 @@ def _run(job: Job, place: Place, report_fd: int) -> int:
         if _is_shown(error, job, place):
             raise unfit.UnfitError(error) from error
         return _report_failure(report_fd, EXIT_MISTAKE, error)
-    with asyncio.Runner(loop_factory=lambda: loop.new(job.loop_name, service.server)) as runner:
+    with asyncio.Runner(
+        loop_factory=lambda: loop.new(job.loop_name, service.server),
+        debug=job.settings.debug or None,
+    ) as runner:
         try:
             return runner.run(_serve(job, service, place, report_fd))
         except SystemExit as error:  # of a request's handler, it is that request's error

@@ -67,6 +67,12 @@ class App:
         def __getattr__(self, name):
             raise foreign.missing(self, name, foreign.APP)
 
+    def show_failures(
+        self, debugger: Callable[[_core.Request, BaseException], _core.Response | None]
+    ) -> None:
+        """Let `debugger` respond to unexpected exceptions; where it returns None, as usual."""
+        self._failures.debugger = debugger
+
     def core(self) -> _core.NativeApp:
         """Return the core's part of this application, for a server; always the same object."""
         return self._native

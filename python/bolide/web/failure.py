@@ -32,6 +32,8 @@ class FailureTable:
 
     def __init__(self) -> None:
         self._handlers: dict[type[BaseException] | int | str, ErrorHandler] = {}
+        self.debugger: Callable[[_core.Request, BaseException], _core.Response | None] | None = None
+        """Shows an unexpected exception to some clients, for development."""
 
     def add(self, handler: ErrorHandler, *keys: ErrorKey) -> None:
         """Register a handler for all of the keys, or for none of them.
@@ -67,11 +69,14 @@ class FailureTable:
         if not is_expected:
             _log(request, error)
         try:
-            value = _default_response(error) if handler is None else handler(request, error)
+            if handler is None:
+                value = self._default_response(request, error)
+            else:
+                value = handler(request, error)
         except Exception as second:
-            return _respond_second(request, second, error if is_expected else None)
+            return self._respond_second(request, second, error if is_expected else None)
         if inspect.isawaitable(value):
-            return _finish(request, value, error if is_expected else None)
+            return self._finish(request, value, error if is_expected else None)
         return value
 
     def respond_to_status(self, request: _core.Request, status: int, allow: str) -> Any:
@@ -103,6 +108,38 @@ class FailureTable:
     def _first(self, *keys: type[Exception] | int | str) -> ErrorHandler | None:
         return next((self._handlers[key] for key in keys if key in self._handlers), None)
 
+    def _default_response(self, request: _core.Request, error: BaseException) -> _core.Response:
+        if isinstance(error, HTTPError):
+            return Response(text=f"{error}\n", status=error.status, headers=error.headers)
+        shown = None if self.debugger is None else self.debugger(request, error)
+        return _PLAIN_500 if shown is None else shown
+
+    async def _finish(
+        self, request: _core.Request, response: Awaitable[Any], first: BaseException | None
+    ) -> Any:
+        try:
+            return await response
+        except Exception as second:
+            return self._respond_second(request, second, first)
+
+    def _respond_second(
+        self, request: _core.Request, second: Exception, first: BaseException | None
+    ) -> _core.Response:
+        """Return the response for an error handler that raised.
+
+        `first` is the exception that it was called for, None if that is logged already. Any handler
+        may raise `HTTPError` to choose a status; every other exception is a failure.
+        """
+        if isinstance(second, HTTPError):
+            try:
+                return self._default_response(request, second)
+            except (TypeError, ValueError) as third:
+                second = third
+        if first is not None:
+            _log(request, first)
+        _log(request, second)
+        return self._default_response(request, second)
+
 
 def _is_key(key: object) -> bool:
     if isinstance(key, str):
@@ -114,40 +151,6 @@ def _is_key(key: object) -> bool:
 
 def _status_class(status: int) -> str:
     return f"{status // 100}xx"
-
-
-def _default_response(error: BaseException) -> Response:
-    if isinstance(error, HTTPError):
-        return Response(text=f"{error}\n", status=error.status, headers=error.headers)
-    return _PLAIN_500
-
-
-async def _finish(
-    request: _core.Request, response: Awaitable[Any], first: BaseException | None
-) -> Any:
-    try:
-        return await response
-    except Exception as second:
-        return _respond_second(request, second, first)
-
-
-def _respond_second(
-    request: _core.Request, second: Exception, first: BaseException | None
-) -> Response:
-    """Return the response for an error handler that raised.
-
-    `first` is the exception that it was called for, None if that is logged already. Any handler may
-    raise `HTTPError` to choose a status; every other exception is a failure.
-    """
-    if isinstance(second, HTTPError):
-        try:
-            return _default_response(second)
-        except (TypeError, ValueError) as third:
-            second = third
-    if first is not None:
-        _log(request, first)
-    _log(request, second)
-    return _PLAIN_500
 
 
 def _log(request: _core.Request, error: BaseException) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.asgi import AsgiApplication
+from bolide.interface.debugging import asgi, page
 from bolide.server.logs import logger
 
 Message = MutableMapping[str, Any]
@@ -22,10 +23,14 @@ class UnfitError(Exception):
         self.reason = reason
 
 
-def application(error: UnfitError) -> AsgiApplication:
-    """Log the failure, and return an application that responds with 500 to everything."""
+def application(error: UnfitError, *, is_shown: bool) -> AsgiApplication:
+    """Log the failure, and return an application that responds with 500 to everything.
+
+    If it `is_shown`, clients on this machine get the traceback.
+    """
     reason = error.reason
-    sys.stderr.write(getattr(reason, "details", ""))
+    details = getattr(reason, "details", "") or ""
+    sys.stderr.write(details)
     logger.error("%s; it is tried again when a file changes", reason)
 
     async def respond(
@@ -36,6 +41,10 @@ def application(error: UnfitError) -> AsgiApplication:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
         elif scope["type"] == "http":
+            found = page.of_text(str(reason), details, asgi.shown(scope)) if is_shown else None
+            if found is not None:
+                await asgi.respond(found, send)
+                return
             content = TEXT % b"the log says why"
             headers = [(b"content-type", b"text/plain; charset=utf-8")]
             headers.append((b"cache-control", b"no-store"))

@@ -48,7 +48,7 @@ def _watch(selection: Selection, report: Any) -> None:
 
     changes = watch(
         *selection.folders,
-        watch_filter=lambda _, path: selection.counts(path),
+        watch_filter=None,  # one would swallow the looks at files that change all the time
         step=STEP_MS,
         debounce=STEP_MS,
         rust_timeout=LOOK_MS,
@@ -64,10 +64,10 @@ def _watch(selection: Selection, report: Any) -> None:
             is_ready = True
             report({"watching": True})
         now = time.monotonic()
-        if found:
+        if counted := {path for _, path in found if selection.counts(path)}:
             last_s = now
             first_s = first_s if pending else now
-            pending |= {path for _, path in found}
+            pending |= counted
         if pending and (now - last_s >= QUIET_S or now - first_s >= QUIET_S_MAX):
             forget_compiled(pending)
             report({"changed": _named(pending, selection)})
