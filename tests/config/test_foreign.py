@@ -75,7 +75,7 @@ def test_an_unknown_option_has_none() -> None:
         ("limit_request_field_size", "use [header_section_bytes_max]"),
         ("keepalive", "use [keep_alive_timeout_ms], in milliseconds"),
         ("fd", "use [bind] fd:N"),
-        ("reload", "pip install watchfiles, and run `watchfiles --filter python 'bolide serve "),
+        ("reload_delay", "leave it out: changes are looked for all the time"),
         ("prot", ""),
     ],
 )

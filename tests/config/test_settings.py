@@ -133,7 +133,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({"access_log": True}, {}, "", 'access_log=: True names no file; give a file, "-" for stand'),
     ({}, {"BOLIDE_ACCESS_LOG": "1"}, "", "BOLIDE_ACCESS_LOG: '1' names no file; give a file, "),
     ({}, {}, 'access_log = "stdout"', "access_log in bolide.toml: 'stdout' names no file; give"),
-    ({"reload": True}, {}, "", "reload=: no such option; Bolide does not reload changed files yet"),
+    ({"reload_delay": 1}, {}, "", "reload_delay=: no such option; leave it out: changes are"),
     (
         {"timeout_keep_alive": 5},
         {},
@@ -141,8 +141,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "timeout_keep_alive=: no such option; use keep_alive_timeout_ms, in milliseconds",
     ),
     ({}, {}, 'ssl_keyfile = "k"', "ssl_keyfile in bolide.toml: no such option; use key"),
-    ({}, {}, "debug = true", "debug in bolide.toml: no such option; use log_level debug"),
-    ({}, {"BOLIDE_RELOAD": "1"}, "", "BOLIDE_RELOAD: no such option; Bolide does not reload"),
+    ({}, {"BOLIDE_RELOAD_DELAY": "1"}, "", "BOLIDE_RELOAD_DELAY: no such option; leave it out"),
     (
         {},
         {"BOLIDE_TIMEOUT": "30"},
@@ -209,7 +208,7 @@ def test_tables_of_pyproject(text: str, says: str, tmp_path: Path) -> None:
 
 
 def test_a_variable_that_resembles_no_option_is_the_applications_own() -> None:
-    own = {"BOLIDE_RELEASE": "7", "BOLIDE_USER": "ada", "BOLIDE_DEBUG": "1", "BOLIDE_CONFIG": ""}
+    own = {"BOLIDE_RELEASE": "7", "BOLIDE_USER": "ada", "BOLIDE_STAGE": "1", "BOLIDE_CONFIG": ""}
     assert settle({}, **own) == settle({})
 
 

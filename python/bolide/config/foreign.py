@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 
 TRUSTED = "use --trusted-proxies, with networks or addresses"
-RELOAD = "use --reload-dir, --reload-include and --reload-exclude"
 HTTP2 = "leave it out: clients choose HTTP/2 with TLS; --alpn changes that, --h2c is without TLS"
 HTTP2_LIMITS = "use --h2-streams-max and the other limits of HTTP/2"
 ENVIRONMENT = "set the environment in the shell or the service manager"
@@ -54,7 +53,6 @@ ADVICE = {
     "--chdir": "change the folder in the shell or the service manager",
     "--ciphers": CIPHERS,
     "--daemon": SERVICE_MANAGER,
-    "--debug": "use --log-level debug",
     "--do-handshake-on-connect": "leave it out: a handshake delays no other client",
     "--env-file": ENVIRONMENT,
     "--env-files": ENVIRONMENT,
@@ -93,7 +91,7 @@ ADVICE = {
     "--proxy-allow-from": "use --trusted-proxies",
     "--pythonpath": "set PYTHONPATH in the environment",
     "--read-timeout": "use --header-timeout-ms",
-    "--reload": "use --reload",
+    "--reload-delay": "leave it out: changes are looked for all the time",
     "--reset-contextvars": "leave it out: each request has its own context",
     "--respawn-failed-workers": "leave it out: it is always on",
     "--reuse-port": "leave it out: workers share the sockets",
@@ -146,7 +144,6 @@ PREFIXES = {
     "--max-requests-": REQUESTS_MAX_JITTER,
     "--metrics-": "use --management ADDRESS",
     "--permit-": "malformed requests are refused",
-    "--reload-": RELOAD,
     "--static-path-": "the application or a proxy serves files",
     "--statsd-": "use --management ADDRESS, from which Prometheus and others read metrics",
 }
@@ -161,7 +158,6 @@ NAMES = {
     "limit_request_field_size": "--limit-request-field_size",
     "pidfile": "--pid",
     "proc_name": "--name",
-    "use_reloader": "--reload",
 }
 """Options of other servers whose keyword or key in a file is not named as the flag."""
 

@@ -137,9 +137,7 @@ def test_what_was_sent_stays(start: Start, tmp_path: Path) -> None:
     assert not received.endswith(b"0\r\n\r\n")
 
 
-def test_native_responses_are_as_ever_and_slow_steps_are_logged(
-    start: Start, tmp_path: Path
-) -> None:
+def test_responses_of_handlers_stay_and_slow_steps_are_logged(start: Start, tmp_path: Path) -> None:
     server = begin(start, tmp_path, NATIVE)
     assert get(server, "/refuses").status == 418
     assert b"a handler returned object" in get(server, "/bad").content
