@@ -31,8 +31,11 @@ REPORTED: Mapping[str, type] = {
     "code": int,
     "message": str,
     "details": str,
+    "watching": bool,
+    "changed": str,
+    "error": str,
 }
-"""What a worker reports."""
+"""What a worker reports; the last three are those of the process that watches files."""
 UNHEARD_SIGNALS = (
     signal.SIGINT,
     signal.SIGQUIT,
