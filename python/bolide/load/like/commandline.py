@@ -39,7 +39,7 @@ class Syntax:
             if short in self.refused:
                 raise ConfigError(f"--like: {self.tool} {written}: {self.refused[short]}")
         if len(rest) != 1:
-            found = " ".join(rest) or "none"
+            found = " ".join(" ".join(rest).split()) or "none"
             raise ConfigError(f"--like: {self.tool} takes one URL, not {found}")
         return Given(self.tool, [(short, value) for short, _, value in given], rest[0])
 
