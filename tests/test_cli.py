@@ -58,11 +58,6 @@ MISTAKES = [
     ),
     (["serve", "basic", "--port", "--no-factory"], "Option '--port' requires an argument.\n"),
     (["serve", "basic", "--prot", "1"], "No such option '--prot'"),
-    (
-        ["serve", "basic", "--reload"],
-        "No such option '--reload': Bolide does not reload changed files yet; pip install "
-        "watchfiles, and run `watchfiles --filter python 'bolide serve TARGET'`\n",
-    ),
     (["serve", "basic", "-w", "4"], "No such option '-w': use --workers\n"),
     (["serve", "basic", "-b:8000"], "No such option '-b': use --bind\n"),
     (
