@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import support.nginx
 from deploy.database import postgresql, programs
 from deploy.dockerfile import Stage, stages
 from deploy.files import CONTAINER, compose, seconds
@@ -28,10 +29,6 @@ from support.server import Server, as_address, clean_environ
 
 pytestmark = [pytest.mark.slow, pytest.mark.tools]
 
-NGINX = """
-daemon off; pid {folder}/pid; error_log stderr notice; {user} events {{}}
-http {{ access_log off; client_body_temp_path {folder}/temp; include {folder}/shop.conf; }}
-"""
 CLIENTS, ITEMS = 4, 25
 SETPRIV = ("setpriv", "--reuid=10001", "--regid=10001", "--clear-groups", "--no-new-privs")
 READ_ANYWHERE = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search")
@@ -276,20 +273,6 @@ def nginx(folder: Path, container: Container) -> Iterator[str]:
             assert written in site
             site = site.replace(written, local)
         (folder / "shop.conf").write_text(site)
-        user = "user root;" if os.geteuid() == 0 else ""
-        (folder / "nginx.conf").write_text(NGINX.format(folder=folder, user=user))
-        with subprocess.Popen(
-            ["nginx", "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                assert process.stderr is not None
-                lines = iter(process.stderr.readline, "")
-                assert any("start worker process " in line for line in lines), "it did not start"
-                assert stat.S_ISSOCK(os.stat(f"{name}/socket").st_mode)
-                yield f"{name}/socket"
-            finally:
-                process.terminate()
-                process.communicate(timeout=10)
+        with support.nginx.nginx(folder, folder / "shop.conf"):
+            assert stat.S_ISSOCK(os.stat(f"{name}/socket").st_mode)
+            yield f"{name}/socket"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import support.nginx
 from docs.page import ROOT, File, steps
 from docs.reader import BIN, Reader
 
@@ -19,10 +18,6 @@ TUTORIAL = ("application", "data", "testing", "settings")
 GUIDES = ("frameworks", "proxy", "slow-work", "uploads")
 UNIT = "/etc/systemd/system/shop.service"
 SITE = "/etc/nginx/conf.d/shop.conf"
-NGINX = """\
-daemon off; pid {root}/nginx.pid; error_log stderr notice; {user} events {{}}
-http {{ access_log off; client_body_temp_path {root}/nginx; include {site}; }}
-"""
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl"),
@@ -90,20 +85,5 @@ def nginx(reader: Reader) -> Iterator[None]:
     reader.replace("http://127.0.0.1:8080/", f"--unix-socket {socket} http://127.0.0.1/")
     site = Path(reader.local(SITE))
     site.write_text(site.read_text().replace("listen 8080;", f"listen unix:{socket};"))
-    user = "user root;" if os.geteuid() == 0 else ""
-    configuration = reader.root / "nginx.conf"
-    configuration.write_text(NGINX.format(root=reader.root, user=user, site=site))
-    with subprocess.Popen(
-        ["nginx", "-e", "stderr", "-p", str(reader.root), "-c", str(configuration)],
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            lines = iter(process.stderr.readline, "")
-            assert any("start worker process " in line for line in lines), "nginx did not start"
-            yield
-        finally:
-            process.terminate()
-            process.communicate(timeout=10)
+    with support.nginx.nginx(reader.root, site):
+        yield

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import support.nginx
 from docs.page import File, steps
 from proxies.conftest import ON_INTERFACES, Serve, asked
 from support.client import Connection
@@ -23,10 +24,6 @@ from support.websocket_carriers import SECURE, secured
 pytestmark = pytest.mark.tools
 
 PAGE = Path(__file__).parents[2] / "docs/guide/load-balancers.md"
-NGINX = """
-daemon off; pid {folder}/pid; error_log stderr notice; {user} events {{}}
-http {{ access_log off; client_body_temp_path {folder}/temp; include {folder}/app.conf; }}
-"""
 OWN = f"127.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250}"
 """The start of addresses that no other process uses."""
 PROXY = (f"{OWN}.1", 8080)
@@ -91,10 +88,9 @@ def nginx(folder: Path, server: Server) -> Iterator[None]:
     """Run nginx."""
     site = configuration("/etc/nginx/conf.d/app.conf", "listen ", server)
     (folder / "app.conf").write_text(site)
-    user = "user root;" if os.geteuid() == 0 else ""
-    main = folder / "nginx.conf"
-    main.write_text(NGINX.format(folder=folder, user=user))
-    with running("nginx", "-e", "stderr", "-p", str(folder), "-c", str(main)):
+    if shutil.which("nginx") is None:
+        pytest.skip("needs nginx")
+    with support.nginx.nginx(folder, folder / "app.conf"):
         yield
 
 
