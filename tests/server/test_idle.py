@@ -2,6 +2,8 @@
 
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,9 @@ WINDOWS = 6
 idle in the first window."""
 RSS_KIB_MAX = 30 * 1024
 GROWTH_KIB_MAX = 30 * 1024
+OF_A_SERVER = ("bolide.cli", "bolide.start", "bolide.server.supervisor", "bolide.interface")
+RARELY_NEEDED = {"bolide.interface.debugging.page", "hashlib", "html", "watchfiles", "uvloop"}
+"""What would take over 1 MiB of each process, and is used with few options only."""
 CONTENT = b"x" * (12 << 20)
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -59,6 +64,14 @@ def test_worker_is_small(start: Start) -> None:
         assert client.get("/").status == 200
     (worker,) = server.workers()
     assert status(worker, "VmRSS") <= RSS_KIB_MAX
+
+
+def test_what_few_need_is_not_imported_by_all() -> None:
+    program = f"import sys, {', '.join(OF_A_SERVER)}; print(*sys.modules)"
+    words = [sys.executable, "-c", program]
+    modules = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+    assert set(OF_A_SERVER) <= set(modules)
+    assert not RARELY_NEEDED & set(modules)
 
 
 def resident_kib(server: Server) -> int:

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from bolide.errors import ConfigError
 from bolide.interface.asgi import AsgiApplication
-from bolide.interface.debugging import native as native_debugger
-from bolide.interface.debugging.asgi import AsgiDebugger
-from bolide.interface.debugging.wsgi import WsgiDebugger
 from bolide.interface.mounted import MountedApplication
 from bolide.interface.wsgi import WsgiApplication
 from bolide.web import App
@@ -67,18 +64,29 @@ def application(found: Any, name: str, settings: Settings) -> Application:
             raise ConfigError(f"{name} is a bolide.App, which takes no {option}; leave it out")
         native: App = found
         if settings.debug:
-            native.show_failures(native_debugger.respond)
+            from bolide.interface.debugging.native import respond  # with html, over 1 MiB
+
+            native.show_failures(respond)
         return _with_mounts(native, settings) if native.mounts else native
     return _wrapped(found, interface, settings.root_path, settings)
 
 
 def _wrapped(found: Any, interface: str, root_path: str, settings: Settings) -> Mountable:
+    app = _debugged(found, interface) if settings.debug else found
     if interface == "wsgi":
-        return WsgiApplication(
-            WsgiDebugger(found) if settings.debug else found, root_path=root_path
-        )
-    app = AsgiDebugger(found) if settings.debug else found
+        return WsgiApplication(app, root_path=root_path)
     return AsgiApplication(app, root_path=root_path, extensions=settings.asgi_extensions)
+
+
+def _debugged(found: Any, interface: str) -> Any:
+    """Wrap an application so that it shows its failures; what that needs is imported here."""
+    if interface == "wsgi":
+        from bolide.interface.debugging.wsgi import WsgiDebugger
+
+        return WsgiDebugger(found)
+    from bolide.interface.debugging.asgi import AsgiDebugger
+
+    return AsgiDebugger(found)
 
 
 def _with_mounts(native: App, settings: Settings) -> MountedApplication:

@@ -8,7 +8,6 @@ from typing import Any
 
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.asgi import AsgiApplication
-from bolide.interface.debugging import asgi, page
 from bolide.server.logs import logger
 
 Message = MutableMapping[str, Any]
@@ -28,6 +27,8 @@ def application(error: UnfitError, *, is_shown: bool) -> AsgiApplication:
 
     If it `is_shown`, clients on this machine get the traceback.
     """
+    from bolide.interface.debugging import asgi, page  # over 1 MiB, and rarely needed
+
     reason = error.reason
     details = getattr(reason, "details", "") or ""
     sys.stderr.write(details)
