@@ -15,6 +15,8 @@ from support.server import Server, Start
 from support.waiting import wait_until
 from support.websocket import (
     BINARY,
+    PING,
+    PONG,
     TEXT,
     Frame,
     WebSocket,
@@ -171,6 +173,21 @@ def test_receiving_after_the_end(server: Server, socket: WebSocket) -> None:
     socket.send(close_frame(1001, "bye"))
     wait_until(lambda: noted(server, "send") == [1001, "bye"])
     assert noted(server, "receive") == [1001, "bye", "1001: bye"]
+
+
+def test_receiving_after_a_cancelled_attempt(server: Server, socket: WebSocket) -> None:
+    """A message that nobody waits for any more is not the end of a later wait."""
+    socket.open("/impatient")
+    assert socket.frame() == text("too late")
+    socket.say("nobody waits for it")
+    socket.send(frame(PING, b"has it arrived?"))
+    assert socket.frame() == Frame(PONG, b"has it arrived?")
+    with server.connect() as client:
+        assert client.get("/go-on").status == 204
+    assert socket.frame() == text("nobody waits for it")
+    for content in ("the next", "the last"):
+        socket.say(content)
+        assert socket.frame() == text(content)
 
 
 def test_closing(server: Server, socket: WebSocket) -> None:

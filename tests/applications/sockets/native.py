@@ -8,6 +8,7 @@ from bolide import App, HTTPError, Request, Response, WebSocket, WebSocketClosed
 
 app = App()
 seen: dict[str, Any] = {}
+may_go_on = asyncio.Event()
 
 
 @app.get("/seen")
@@ -136,6 +137,25 @@ async def receive(ws: WebSocket) -> None:
         seen["send"] = [closed.code, closed.reason]
     await ws.close()
     raise WebSocketClosed(1000)  # only a consequence: it is not logged
+
+
+@app.websocket("/impatient")
+async def impatient(ws: WebSocket) -> None:
+    """Give up on a message, do something else, and echo what comes after a request for `/go-on`."""
+    await ws.accept()
+    try:
+        async with asyncio.timeout(0):
+            await ws.receive()
+    except TimeoutError:
+        await ws.send("too late")
+    await may_go_on.wait()
+    async for message in ws:
+        await ws.send(message)
+
+
+@app.get("/go-on")
+async def go_on(request: Request) -> None:
+    may_go_on.set()
 
 
 @app.websocket("/close/{code:int}")

@@ -299,7 +299,7 @@ impl Arrival {
         !self.is_pending(py)
     }
 
-    fn cancelled(&self, py: Python<'_>) -> PyResult<bool> {
+    pub(super) fn cancelled(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |state| state.progress == Progress::Cancelled)
     }
 

@@ -436,11 +436,12 @@ impl Socket {
         Ok(())
     }
 
-    /// Keeps the spare arrival only if no task has it.
+    /// Keeps the spare arrival only if no task has it, and nobody has cancelled it: that would cancel the task that waits for it next.
     fn forget_spare(&self, py: Python<'_>, last: &Py<Arrival>) -> PyResult<()> {
+        let is_cancelled = last.get().cancelled(py)?;
         let forgotten = self.with(py, |state| {
             let is_last = state.spare.as_ref().is_some_and(|spare| spare.is(last));
-            match is_last && !OF_LAST_ARRIVAL.are_all(py, last) {
+            match is_last && (is_cancelled || !OF_LAST_ARRIVAL.are_all(py, last)) {
                 true => state.spare.take(),
                 false => None,
             }
