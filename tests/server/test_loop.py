@@ -1,6 +1,7 @@
 """Which event loop a name stands for, and what its selector watches."""
 
 import asyncio
+import os
 import selectors
 import socket
 import sys
@@ -164,3 +165,24 @@ def test_a_closed_file_object_is_found_by_identity(
     with pytest.raises(KeyError):
         mapping[there]
     tested.close()
+
+
+@pytest.mark.parametrize("kind", ["standard", "own"])
+def test_a_key_whose_descriptor_is_another_one_now_is_forgotten_when_it_is_modified(
+    server: Server, pair: tuple[socket.socket, socket.socket], kind: str
+) -> None:
+    """A library closed it without a word. The number can be registered again."""
+    tested = selector(server) if kind == "own" else standard()
+    here, there = pair
+    fd = here.fileno()
+    tested.register(fd, selectors.EVENT_READ)
+    here.close()
+    other = os.dup2(there.fileno(), fd)
+    try:
+        with pytest.raises(FileNotFoundError):
+            tested.modify(fd, selectors.EVENT_WRITE)
+        assert fd not in tested.get_map()
+        key = tested.register(fd, selectors.EVENT_WRITE)
+        assert tested.get_key(fd) is key
+    finally:
+        os.close(other)

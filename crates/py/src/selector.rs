@@ -299,9 +299,16 @@ impl Selector {
         let py = fileobj.py();
         let (fd, _) = self.descriptors.registered(fileobj)?;
         let key = Selector::key(fileobj, fd, events, data)?;
-        self.own
-            .modify(borrow_fd(fd), fd as Token, interest(events))?;
-        self.descriptors.keys(py).set_item(fd, &key)?;
+        let map = self.descriptors.keys(py);
+        if let Err(error) = self
+            .own
+            .modify(borrow_fd(fd), fd as Token, interest(events))
+        {
+            // It was closed, and the number is another descriptor's, which can be registered then.
+            map.del_item(fd)?;
+            return Err(error.into());
+        }
+        map.set_item(fd, &key)?;
         Ok(key)
     }
 
