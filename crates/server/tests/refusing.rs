@@ -235,6 +235,34 @@ fn a_panic_after_content_that_a_handler_fetched_affects_no_other_connection() {
 }
 
 #[test]
+fn a_second_panic_while_a_connection_is_aborted_skips_no_other_abort() {
+    let begins: [fn(&mut Server, Client); 3] = [
+        |_, mut client| client.send(&get("/panic")),
+        |_, client| drop(client),
+        |server, _client| {
+            server.worker.stop();
+        },
+    ];
+    for begin in begins {
+        let mut server = Server::new();
+        let mut client = server.connect();
+        let mut other = server.connect();
+        client.send(&(get("/later/a") + &get("/later/b") + &get("/later/c")));
+        server.settle();
+        server.worker.app.panics_for = Some(server.exchange("/later/a"));
+        begin(&mut server, client);
+        server.settle();
+        assert_eq!(server.worker.app.panics_for, None, "it did not panic");
+        for target in ["/later/a", "/later/b", "/later/c"] {
+            assert_eq!(server.abort_of(target), Some(Abort::Disconnected));
+        }
+        if !server.is_empty() {
+            assert_eq!(server.ask(&mut other, &get("/next")).content, "/next");
+        }
+    }
+}
+
+#[test]
 fn draining_closes_idle_connections_and_finishes_the_others() {
     let mut server = Server::new();
     let mut idle = server.connect();
