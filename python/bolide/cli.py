@@ -1,4 +1,4 @@
-"""The command `bolide`: serve, status, reload, stop, top, load, race, ceiling, doctor.
+"""The command `bolide`: serve, status, reload, upgrade, stop, top, load, race, ceiling, doctor.
 
 A user's mistake results in one line on standard error and exit code 2. The flags of `serve` are
 generated from the option table in `settings.py`; this file declares none of them.
@@ -46,6 +46,7 @@ LAZY = {
     "status": "bolide.manage.command",
     "stop": "bolide.manage.command",
     "top": "bolide.manage.command",
+    "upgrade": "bolide.manage.command",
 }
 """Subcommands, and the modules that define them."""
 SERVE_WORDS = ("run", "start", "dev", "server", "up")

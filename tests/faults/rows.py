@@ -28,19 +28,22 @@ ROWS = (
         "A worker is killed under load",
         "4 workers, 16 clients; KILL to one of the workers every 2 s",
         "Only requests that this worker had begun end without a response. The socket that all "
-        "workers share keeps new connections.",
+        "workers share keeps new connections. The next worker responds within 1 s.",
         why="A killed process cannot respond. What it had begun is lost.",
     ),
     Row(
         2,
         "Reload and upgrade under load",
-        "at least 20 HUP under load of HTTP/1.1 (kept, pipelined, closed), HTTP/2, uploads, "
-        "streams and WebSockets; USR2 under load",
-        "No request is lost. A broken application leaves the workers that serve.",
+        "at least 20 HUP, and 10 USR2, under load of HTTP/1.1 (kept, pipelined, closed), HTTP/2, "
+        "uploads, streams and WebSockets; processes of an upgrade that end, hang and are stopped",
+        "No request is lost. A broken application leaves the workers that serve, and a new process "
+        "that fails leaves the old one.",
         (
             "tests/server/test_reload_ledger.py",
             "tests/server/test_reload.py::test_a_broken_application_leaves_the_workers_before",
-            "tests/server/process/test_upgrade.py::test_no_request_is_lost_by_upgrades",
+            "tests/server/process/test_upgrade.py::test_10_upgrades_lose_nothing",
+            "tests/server/process/test_upgrade.py::test_a_new_process_that_hangs_is_ended",
+            "tests/server/process/test_handover.py",
         ),
     ),
     Row(

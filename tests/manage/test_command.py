@@ -1,4 +1,4 @@
-"""`bolide status`, `reload`, `stop` and `top` with a running server."""
+"""`bolide status`, `reload`, `upgrade`, `stop` and `top` with a running server."""
 
 from __future__ import annotations
 
@@ -91,6 +91,40 @@ def test_a_reload_that_fails_says_so(start: Start, tmp_path: Path) -> None:
     assert (code, out) == (3, "")
     assert errors == "bolide: error: the reload has failed; the server's log says why\n"
     assert managed.ask("/ready").status == 200
+
+
+def test_an_upgrade_ends_when_the_new_process_serves(managed: Managed, tmp_path: Path) -> None:
+    old = managed.server.pid
+    code, out, errors = command("upgrade", "--management", place(managed), cwd=tmp_path)
+    assert (code, errors) == (0, "")
+    new = managed.status()["pid"]
+    assert out == f"upgraded: process {new} serves, and process {old} drains\n"
+    assert managed.status()["took_over"]["pid"] == old != new
+    assert managed.server.wait() == 0
+    assert command("stop", "--management", place(managed), cwd=tmp_path) == (0, "stopped\n", "")
+
+
+def test_an_upgrade_that_fails_says_so_and_another_can_follow(start: Start, tmp_path: Path) -> None:
+    good = "import bolide\napp = bolide.App()\n"
+    (tmp_path / "app.py").write_text(good)
+    where = f"unix:{tmp_path / 'management'}"
+    managed = Managed(start, "app.py", cwd=tmp_path, address=where)
+    pid = managed.server.pid
+    (tmp_path / "app.py").write_text("broken\n")
+    code, out, errors = command("upgrade", "--management", where, cwd=tmp_path)
+    assert (code, out) == (3, "")
+    text = "the upgrade has failed, and the old process goes on; the log says why"
+    assert errors == f"bolide: error: {text}\n"
+    assert managed.ask("/ready").status == 200
+    assert managed.status()["upgrades"] == {"begun": 1, "results": {"1": "failed"}}
+    (tmp_path / "app.py").write_text(good)
+    assert command("upgrade", "--management", where, cwd=tmp_path)[0] == 0
+    assert managed.status()["took_over"] == {
+        "pid": pid,
+        "start_time_s": managed.status()["took_over"]["start_time_s"],
+        "upgrade": "2",
+    }
+    assert command("stop", "--management", where, cwd=tmp_path)[0] == 0
 
 
 def test_a_stop_ends_with_the_server(managed: Managed, tmp_path: Path) -> None:

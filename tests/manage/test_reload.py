@@ -1,4 +1,4 @@
-"""How `bolide reload` waits: for a reload that hangs, and for a process that is replaced."""
+"""How `bolide reload` and `upgrade` wait: for their own end, and for a process that is replaced."""
 
 from __future__ import annotations
 
@@ -88,3 +88,50 @@ def test_a_process_that_takes_over_is_reported(
     result = reload(monkeypatch, Replaying(FIRST, after))
     assert isinstance(result.exception, Error)
     assert str(result.exception).startswith("another process has taken over during the reload")
+
+
+OLD = {**FIRST, "upgrades": with_results(number_3="failed"), "took_over": None}
+NEW = {
+    **FIRST,
+    "pid": 2,
+    "start_time_s": 99.0,
+    "upgrades": with_results(),
+    "took_over": {"pid": 1, "start_time_s": 10.5, "upgrade": NUMBER},
+}
+
+
+def upgrade(monkeypatch: pytest.MonkeyPatch, client: Replaying, *options: str) -> Result:
+    monkeypatch.setattr(command, "_client", lambda *_: client)
+    result = CliRunner().invoke(command.upgrade, options)
+    assert client.commands == ["upgrade"]
+    return result
+
+
+def test_an_upgrade_ends_with_the_process_that_it_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = upgrade(monkeypatch, Replaying(OLD, OLD, OLD, NEW))
+    text = "upgraded: process 2 serves, and process 1 drains\n"
+    assert (result.exit_code, result.output) == (0, text)
+    assert upgrade(monkeypatch, Replaying(OLD), "--no-wait").output == "upgrading\n"
+
+
+def test_an_upgrade_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = {**OLD, "upgrades": with_results(number_4="failed")}
+    result = upgrade(monkeypatch, Replaying(OLD, OLD, failed))
+    text = "the upgrade has failed, and the old process goes on; the log says why"
+    assert str(result.exception) == text
+
+
+@pytest.mark.parametrize("other", [{"pid": 3}, {"start_time_s": 9.0}, {"upgrade": "5"}])
+def test_a_process_of_another_origin_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
+) -> None:
+    for origin in (None, {**NEW["took_over"], **other}):
+        result = upgrade(monkeypatch, Replaying(OLD, {**NEW, "took_over": origin}))
+        assert "another process serves now, which this upgrade has not" in str(result.exception)
+
+
+def test_an_upgrade_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = upgrade(monkeypatch, Replaying(OLD), "--timeout", "200ms")
+    assert str(result.exception).startswith("the upgrade has not ended within 0.2 s, and goes on")

@@ -171,6 +171,29 @@ def test_another_reload_replaces_one_that_does_not_come_to_an_end(
     assert "ERROR" not in server.errors
 
 
+WAITING = """
+import time
+print("waiting", file=sys.stderr, flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+"""
+
+
+def test_a_reload_that_is_asked_for_during_the_start_follows_it(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, "old", WAITING)
+    server = start("app:app", cwd=tmp_path, ready=False)
+    server.wait_line("waiting$")
+    server.signal(signal.SIGHUP)
+    server.wait_line("the reload begins when the start has ended$")
+    write(tmp_path, "new")
+    (tmp_path / "go").touch()
+    server.wait_ready()
+    server.wait_line("reloaded in")
+    serves(server, b"new")
+
+
 def test_a_stop_ends_a_reload(start: Start, tmp_path: Path) -> None:
     write(tmp_path, "old")
     server = start("app:app", cwd=tmp_path)

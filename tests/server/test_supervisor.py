@@ -68,6 +68,17 @@ def test_replacements_come_ever_later(start: Start) -> None:
         server.wait_line("startup ran")
 
 
+def test_a_worker_that_has_served_is_replaced_soon_however_often_it_ends(start: Start) -> None:
+    server = start("basic.py")
+    for _ in range(5):
+        [worker] = server.workers()
+        os.kill(worker, signal.SIGKILL)
+        delay_s = float(server.wait_line(r"SIGKILL; the next one starts in (\d\.\d) s")[1])
+        assert delay_s <= 0.5
+        with server.connect() as client:
+            assert client.get("/").content == b"hello"
+
+
 def test_worker_that_was_stopped_is_replaced(start: Start) -> None:
     server = start()
     os.kill(server.workers()[0], signal.SIGTERM)

@@ -377,6 +377,14 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
         "does not release the interpreter, in any thread. 0 = never.",
         unit="milliseconds",
     )
+    upgrade_timeout_ms: int = row(
+        120_000,
+        Number(1000, CORE_NUMBER_MAX),
+        PROCESSES,
+        "Time for the new process of an upgrade (USR2) to serve. One that needs longer is ended, "
+        "and the old process, which has served meanwhile, goes on.",
+        unit="milliseconds",
+    )
     pid_file: str = row(
         "",
         Text("PATH", may_be_empty=True),

@@ -1,4 +1,4 @@
-"""The commands `bolide status`, `bolide reload`, `bolide stop` and `bolide top`."""
+"""The commands `bolide status`, `reload`, `upgrade`, `stop` and `top`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ UPDATES_MAX = 10**9
 TIMEOUT_S = 120.0
 """Long enough for most applications to be imported, and for requests in flight to finish. What was
 asked for goes on after that."""
+UPGRADE_TIMEOUT_S = 180.0
+"""Longer than the server itself waits for its new process (upgrade_timeout_ms), so that it says
+what became of it."""
 
 Command = Callable[..., None]
 
@@ -40,10 +43,13 @@ def _with_address(command: Command) -> Command:
     return address(config(command))
 
 
+def _timeout(default_s: float) -> Callable[[Command], Command]:
+    """Add the flag that bounds the time to wait."""
+    text = f"Longest time to wait for the end. [{default_s / 60:g}m]"
+    return click.option("--timeout", type=TIME, default=default_s, help=text)
+
+
 _waiting = click.option("--wait/--no-wait", default=True, help="Wait for the end. [--wait]")
-_timeout = click.option(
-    "--timeout", type=TIME, default=TIMEOUT_S, help="Longest time to wait for the end. [2m]"
-)
 
 
 def _client(management: str | None, config: str | None) -> Client:
@@ -81,7 +87,7 @@ def status(management: str | None, config: str | None, as_json: bool, check: boo
 @click.command(short_help="Reload a running server, as HUP does.")
 @_with_address
 @_waiting
-@_timeout
+@_timeout(TIMEOUT_S)
 def reload(management: str | None, config: str | None, wait: bool, timeout: float) -> None:
     """Replace the workers of a running server, as the signal HUP does.
 
@@ -125,6 +131,44 @@ def _is_reloaded(number: str, before: Mapping[str, Any], after: Mapping[str, Any
     return result is not None
 
 
+@click.command(short_help="Upgrade a running server, as USR2 does.")
+@_with_address
+@_waiting
+@_timeout(UPGRADE_TIMEOUT_S)
+def upgrade(management: str | None, config: str | None, wait: bool, timeout: float) -> None:
+    """Let a new process take over a running server, as the signal USR2 does.
+
+    It runs what is installed now: another version of the application, of Bolide or of Python. It
+    exits with 3 if the new process does not serve, after which the old one goes on. The server's
+    log says why. It also does if the upgrade takes longer than the timeout, which does not stop it.
+    """
+    client = _client(management, config)
+    before = client.status()
+    number = client.command("upgrade")
+    if wait:
+        _wait(lambda: _is_upgraded(number, before, client.status()), "upgrade", timeout)
+        pid = client.status()["pid"]
+        click.echo(f"upgraded: process {pid} serves, and process {before['pid']} drains")
+    else:
+        click.echo("upgrading")
+
+
+def _is_upgraded(number: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether the upgrade with this number has ended.
+
+    Raises:
+        Error: it has failed, or the second status is of a process that has another origin.
+    """
+    if _process(before) == _process(after):
+        if after["upgrades"]["results"].get(number) == "failed":
+            raise Error("the upgrade has failed, and the old process goes on; the log says why")
+        return False
+    origin = after.get("took_over") or {}
+    if origin and _process(origin) == _process(before) and origin["upgrade"] == number:
+        return True
+    raise Error("another process serves now, which this upgrade has not started; the log has more")
+
+
 def _process(status: Mapping[str, Any]) -> tuple[int, float | None]:
     """Return what no two processes have in common; in a container each may have the pid 1."""
     return status["pid"], status.get("start_time_s")
@@ -133,7 +177,7 @@ def _process(status: Mapping[str, Any]) -> tuple[int, float | None]:
 @click.command(short_help="Stop a running server, as TERM does.")
 @_with_address
 @_waiting
-@_timeout
+@_timeout(TIMEOUT_S)
 def stop(management: str | None, config: str | None, wait: bool, timeout: float) -> None:
     """Let a running server finish its requests and end, as the signal TERM does.
 

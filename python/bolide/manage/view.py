@@ -40,11 +40,12 @@ def top_text(
 
 
 def _server_lines(status: Mapping[str, Any]) -> list[str]:
-    reloading = ", reloading" if status["is_reloading"] else ""
+    doing = ", reloading" if status["is_reloading"] else ""
+    doing += ", upgrading" if status.get("is_upgrading") else ""
     exits = ", ".join(f"{count} {cause}" for cause, count in status["exits"].items())
     lines = [
         f"Bolide {status['version']} {status['state']} {status['application']}"
-        f" (pid {status['pid']}, for {_age(status['age_s'])}{reloading})"
+        f" (pid {status['pid']}, for {_age(status['age_s'])}{doing})"
     ]
     return [*lines, f"workers that have ended: {exits}"] if exits else lines
 

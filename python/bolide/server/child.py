@@ -22,6 +22,7 @@ from bolide.server.logs import logger
 
 EXIT_CRASH = 70
 """A worker that raised past all handlers (EX_SOFTWARE)."""
+UNKNOWN_END = "unknown, because it was reaped by other code of this process"
 REPORT_BYTES_MAX = 1 << 20
 """A line of a report is a few hundred bytes, or a traceback; more is no report."""
 REPORTED: Mapping[str, type] = {
@@ -118,12 +119,15 @@ class Child:
 
     def ended(self) -> str | None:
         """Reap the process if it has ended, and return how; None while it runs."""
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:  # somebody else in this process has reaped it
+            self.has_ended = True
+            return UNKNOWN_END
         if pid == 0:
             return None
         self.has_ended = True
-        code = os.waitstatus_to_exitcode(status)
-        return f"exit status {code}" if code >= 0 else f"signal {_signal_name(-code)}"
+        return how_ended(os.waitstatus_to_exitcode(status))
 
 
 def start(work: Callable[[int], int], close_fds: Iterable[int], signals: Collection[int]) -> Child:
@@ -145,6 +149,18 @@ def start(work: Callable[[int], int], close_fds: Iterable[int], signals: Collect
     finally:
         os.close(write_fd)
     return Child(pid, report_fd)
+
+
+def reap_orphans(own: Collection[int]) -> None:
+    """Reap processes whose parents have ended, in a process that gets them and has no others.
+
+    `own` are those that are reaped elsewhere.
+    """
+    with suppress(ChildProcessError):
+        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if found.si_pid in own:
+                return  # its own SIGCHLD follows
+            os.waitpid(found.si_pid, 0)
 
 
 def _fork(work: Callable[[], int], close_fds: Iterable[int], signals: Collection[int]) -> int:
@@ -251,8 +267,11 @@ def _leave(code: int) -> NoReturn:
         os._exit(code)
 
 
-def _signal_name(number: int) -> str:
+def how_ended(code: int) -> str:
+    """Return how a process has ended; the code of a signal is negative."""
+    if code >= 0:
+        return f"exit status {code}"
     try:
-        return signal.Signals(number).name
+        return f"signal {signal.Signals(-code).name}"
     except ValueError:
-        return str(number)
+        return f"signal {-code}"

@@ -36,6 +36,7 @@ PROCESS_OPTIONS = (
     "worker_lifetime_s",
     "worker_memory_max",
     "worker_timeout_ms",
+    "upgrade_timeout_ms",
     "pid_file",
     "preload",
     "on_worker_start",

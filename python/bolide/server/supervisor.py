@@ -21,8 +21,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -44,20 +43,19 @@ from bolide.server.development import disclosure
 from bolide.server.development.watch import Watch
 from bolide.server.logs import logger
 from bolide.server.management import pages
-from bolide.server.management.management import Management
 from bolide.server.management.outcomes import COMPLETED, FAILED, Outcomes
-from bolide.server.process import preload, signals, upgrade
+from bolide.server.process import handover, preload, signals, takeover, upgrade
 from bolide.server.process.access_log import open_access_log
 from bolide.server.process.jobs import Jobs, in_words, with_siblings
+from bolide.server.process.origin import Origin
 from bolide.server.process.phase import Course, Event, Phase, When
 from bolide.server.process.pid_file import PidFile
-from bolide.server.process.socket_access import SocketAccess
+from bolide.server.process.sockets import Sockets
 from bolide.server.reload import job_of_now
 from bolide.server.tls import certificates
 from bolide.server.workers import Workers
 
 if TYPE_CHECKING:
-    from bolide.config.address import Address
     from bolide.config.settings import Settings
     from bolide.interface import Application
 
@@ -70,6 +68,12 @@ INIT_PID = 1
 IGNORED_SIGNALS = (signal.SIGALRM,)
 """They have no meaning, and must not end a server."""
 KILL_AGAIN_S = 10.0
+WHAT = {Phase.STARTING: "start", Phase.RELOADING: "reload", Phase.UPGRADING: "upgrade"}
+WHY_NOT = {
+    Phase.STARTING: "the server is starting",
+    Phase.UPGRADING: "another process is taking over",
+    Phase.ENDING: "the server is stopping",
+}
 SLOW_START_S = 10.0
 """After this time a start that has not ended is reported: the module may run a server itself."""
 
@@ -95,20 +99,24 @@ class Supervisor:
         self._course = Course()
         self._name = source if isinstance(source, str) else "app"
         self._selector = selectors.PollSelector()  # no descriptor that a worker would inherit
-        self._exit_code = 0
-        self._ends_process = False
+        self._exit_code, self._ends_process = 0, False
         self._failure: Error | None = None
-        self._slow_from: float | None = None
-        """When the first start is reported as slow."""
+        self._slow_from: float | None = None  # when the first start is reported as slow
         self._deadline: float | None = None
         """The end of the graceful time, once stopping has started."""
-        self._reloads = Outcomes()
-        self._upgrades = upgrade.Upgrades(
-            self._selector, serves=self._taken_over, failed=self._not_upgraded
-        )
-        self._inherited = upgrade.inherited(os.environ, settings.scheme)
-        """What this process has taken over."""
-        self._systemd = systemd.Notifications(os.environ)  # with WATCHDOG_PID as corrected above
+        self._reloads, self._upgrade_results = Outcomes(), Outcomes()
+        self._began_unix_s = time.time()
+        self._has_reopened_logs = False
+        """Whether USR1 came since the upgrade has begun."""
+        self._inherited = takeover.inherited(os.environ, settings.scheme)
+        """What an old process has passed to this one."""
+        # After the variables of an old process were removed and corrected.
+        self._origin = Origin.of_this_process()
+        self._systemd = systemd.Notifications(os.environ, is_service=self._inherited is None)
+        as_old = upgrade.Actions(self._hand_over, self._left_to_do, self._leave, self._not_upgraded)
+        self._upgrades = upgrade.Upgrades(self._selector, as_old)
+        as_new = takeover.Actions(self._prepare, self._become_service, self._not_taken_over)
+        self._takeover = takeover.of(self._inherited, self._selector, as_new)
         self._pid_file = PidFile(settings.pid_file)
         self._second_from: float | None = None
         """When a signal to stop is a second one; None until there was a first one."""
@@ -117,24 +125,24 @@ class Supervisor:
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
         read = certificates.Certificates(settings) if settings.pairs else None
-        self._listeners = listener.open_all(self._addresses(settings), SocketAccess.of(settings))
-        disclosure.check(settings, self._listeners)
-        self._redirecting = self._open_redirecting(settings)
-        self._management = self._open_management(settings)
-        self._began_unix_s = time.time()
-        lifeline_fd, self._lifeline_write_fd = os.pipe()
-        job = worker.Job(
-            source=self._preloaded(source, settings),
-            settings=settings,
-            loop_name=loop_name,
-            listeners=self._listeners,
-            access_log_fd=access_log_fd,
-            lifeline_fd=lifeline_fd,
-            certificates=read,
-            redirecting=self._redirecting,
-            tally=self._management.tally,
-        )
-        self._jobs = Jobs(with_siblings(job))
+        self._sockets = Sockets(settings, self._inherited)
+        try:
+            lifeline_fd, self._lifeline_write_fd = os.pipe()
+            first = worker.Job(
+                preload.preloaded(source, settings),
+                settings,
+                loop_name,
+                listeners=self._sockets.served,
+                access_log_fd=access_log_fd,
+                lifeline_fd=lifeline_fd,
+                certificates=read,
+                redirecting=self._sockets.redirecting,
+                tally=self._sockets.management.tally,
+            )
+            self._jobs = Jobs(with_siblings(first))
+        except BaseException:
+            self._sockets.close()
+            raise
         self._workers = Workers(
             self._jobs,
             self._selector,
@@ -169,46 +177,10 @@ class Supervisor:
     def _certificates(self) -> certificates.Certificates | None:
         return self._jobs.now.certificates
 
-    def _preloaded(self, source: Application | str, settings: Settings) -> Application | str:
-        """Return the application, if it is to be imported before the workers start."""
-        if not settings.preload or not isinstance(source, str):
-            return source
-        try:
-            return preload.load(source, settings)
-        except BaseException:
-            self._management.close()
-            listener.close_all(self._listeners)
-            listener.close_all(self._redirecting)
-            raise
-
-    def _addresses(self, settings: Settings) -> Sequence[Address]:
-        if self._inherited is not None:
-            return self._inherited.addresses
-        passed = [replace(each, scheme=settings.scheme) for each in systemd.passed(os.environ)]
-        return passed or settings.addresses
-
-    def _open_redirecting(self, settings: Settings) -> list[listener.Listener]:
-        addresses: Sequence[Address] = settings.redirect_to_https
-        if self._inherited is not None:
-            addresses = self._inherited.redirecting
-        try:
-            return listener.open_all(addresses, SocketAccess.of(settings))
-        except ConfigError:
-            listener.close_all(self._listeners)
-            raise
-
-    def _open_management(self, settings: Settings) -> Management:
-        try:
-            served = [*self._listeners, *self._redirecting]
-            return Management(settings.management, served, self._inherited)
-        except ConfigError:
-            listener.close_all(self._listeners)
-            listener.close_all(self._redirecting)
-            raise
-
     def _manage(self) -> None:
         """Open the management listener, if there is one."""
-        if (tally := self._management.tally) is None:
+        management = self._sockets.management
+        if (tally := management.tally) is None:
             return
         server = pages.Server(
             workers=self._workers,
@@ -218,10 +190,14 @@ class Supervisor:
             phase=lambda: self._course.phase,
             reload=self._reload,
             stop=self._stop,
+            upgrade=self._upgrade,
+            upgrade_hindrance=partial(upgrade.hindrance, self._origin),
             reloads=self._reloads,
+            upgrades=self._upgrade_results,
             began_unix_s=self._began_unix_s,
+            took_over=self._inherited,
         )
-        self._management.open(self._selector, server)
+        management.open(self._selector, server)
 
     def run(self, *, ends_process: bool = False) -> int:
         """Serve until a signal stops it; return the exit code.
@@ -257,14 +233,13 @@ class Supervisor:
 
     def _own_fds(self) -> list[int]:
         """Return the descriptors that no worker needs."""
-        inherited = [] if self._inherited is None else [self._inherited.report_fd]
-        own = [self._lifeline_write_fd, *self._signal_fds, *inherited, *self._management.fds()]
-        return own + self._watch.fds()
+        own = [self._lifeline_write_fd, *self._signal_fds, *self._sockets.management.fds()]
+        own += [*self._upgrades.fds(), *self._watch.fds()]
+        return own + (self._takeover.fds() if self._takeover is not None else [])
 
     def _watch_files(self) -> None:
         """Start to watch the files, in a process that needs no socket."""
-        served = [each.socket.fileno() for each in (*self._listeners, *self._redirecting)]
-        close_fds = [*self._own_fds(), *served]
+        close_fds = [*self._own_fds(), *self._sockets.served_fds()]
         fd = self._jobs.now.lifeline_fd
         self._watch.open(self._selector, self._changed, close_fds, fd, self._actions)
 
@@ -281,13 +256,10 @@ class Supervisor:
             _attempt(self._actions.get(number, _nothing))
 
     def _close(self) -> None:
-        self._watch.close()
-        self._pid_file.remove()
-        self._management.close()
-        listener.close_all(self._listeners)
-        listener.close_all(self._redirecting)
-        self._jobs.close()
-        os.close(self._lifeline_write_fd)
+        close_lifeline = partial(os.close, self._lifeline_write_fd)
+        ends = (self._watch.close, self._upgrades.close, self._pid_file.remove)
+        for end in (*ends, self._sockets.close, self._jobs.close, close_lifeline):
+            _attempt(end)
 
     def _wait(self) -> None:
         for key, _ in self._selector.select(self._wait_s()):
@@ -296,7 +268,8 @@ class Supervisor:
 
     def _wait_s(self) -> float | None:
         times = [self._workers.next_due(), self._deadline, self._slow_from, self._systemd.due]
-        times.append(self._management.due)
+        times += [self._sockets.management.due, self._upgrades.due]
+        times += [self._takeover.due] if self._takeover is not None else []
         if self._certificates is not None and not self._course.is_ending:
             times.append(self._certificates.next_look)
         due = min((each for each in times if each is not None), default=None)
@@ -306,8 +279,10 @@ class Supervisor:
         return stderr.RETRY_S if wait_s is None else min(wait_s, stderr.RETRY_S)
 
     def _do_what_is_due(self, now: float) -> None:
-        self._workers.do_what_is_due(now)
-        self._management.do_what_is_due(now)
+        """Do what is due; what fails of it does not keep the rest from being done."""
+        for part in (self._workers, self._sockets.management, self._upgrades, self._takeover):
+            if part is not None:
+                _attempt(partial(part.do_what_is_due, now))
         if self._systemd.due is not None and self._systemd.due <= now:
             self._systemd.watch()
         if self._certificates is not None and self._certificates.next_look <= now:
@@ -327,12 +302,15 @@ class Supervisor:
             self._deadline = now + KILL_AGAIN_S
 
     def _collect(self) -> None:
-        self._workers.collect()
+        """Reap what has ended; an error with one kind of process leaves no zombie of another."""
+        for collect in (self._workers.collect, self._collect_watch, self._upgrades.collect):
+            _attempt(collect)
+        if self._ends_process and os.getpid() == INIT_PID:
+            child.reap_orphans({each.child.pid for each in self._workers} | self._watch.pids())
+
+    def _collect_watch(self) -> None:
         if self._watch.has_ended():
             self._watch_files()
-        self._upgrades.collect()
-        if self._ends_process and os.getpid() == INIT_PID:
-            self._reap_orphans()
 
     def _fail(self, error: Error) -> None:
         """Stop, because the first start has failed."""
@@ -343,12 +321,12 @@ class Supervisor:
         """Read the options and the certificates again, and replace the workers."""
         when = self._course.when(Event.RELOAD)
         if when is When.NEVER:
-            _ignore(signal.SIGHUP)
+            self._refuse(signal.SIGHUP)
+            return
+        if when is When.LATER:
+            logger.info("the reload begins when the %s has ended", WHAT[self._course.phase])
             return
         self._systemd.reloading()
-        if when is When.LATER:
-            logger.info("the reload begins when the upgrade has ended")
-            return
         number = self._reloads.begin()
         try:
             job = job_of_now(self._jobs.now, self._reread)
@@ -392,8 +370,16 @@ class Supervisor:
             logger.error("the logs are not configured as before the reload: %s", error)
         self._begin_what_waits()
 
+    @property
+    def _status(self) -> str:
+        return f"serving {self._name} ({in_words(self._workers.count)})"
+
     def _notify_ready(self) -> None:
-        self._systemd.ready(f"serving {self._name} ({in_words(self._workers.count)})")
+        self._systemd.ready(self._status)
+
+    def _refuse(self, number: signal.Signals) -> None:
+        """Report a signal that has no effect now."""
+        logger.info("%s is ignored: %s", number.name, WHY_NOT[self._course.phase])
 
     def _begin_what_waits(self) -> None:
         """Begin what was accepted for the end of what has ended now."""
@@ -403,6 +389,7 @@ class Supervisor:
 
     def _reopen_log(self) -> None:
         """Continue the access log in the file that has its name now, after a rotation."""
+        self._has_reopened_logs = True  # a new process may have opened the old file
         if not self._settings.has_log_file:
             logger.info("SIGUSR1 is ignored: no log is written to a file (access_log)")
             return
@@ -416,39 +403,77 @@ class Supervisor:
 
     def _upgrade(self) -> None:
         """Start a new process that takes over; this one goes on if that fails."""
-        if os.getpid() == INIT_PID and self._workers.is_started:
-            logger.info("SIGUSR2 is ignored: a container ends with its first process; replace both")
+        if hindrance := upgrade.hindrance(self._origin):
+            logger.warning("SIGUSR2 is ignored: %s", hindrance)
             return
         when = self._course.when(Event.UPGRADE)
         if when is When.LATER:
-            logger.info("the upgrade begins when the reload has ended")
-        elif when is When.NEVER and self._course.phase is not Phase.UPGRADING:
-            _ignore(signal.SIGUSR2)
-        elif self._upgrades.start(self._listeners, self._redirecting, self._management.bound):
+            logger.info("the upgrade begins when the %s has ended", WHAT[self._course.phase])
+        elif when is When.NEVER:
+            self._refuse(signal.SIGUSR2)
+        else:
+            self._begin_upgrade()
+
+    def _begin_upgrade(self) -> None:
+        number = self._upgrade_results.begin()
+        given = upgrade.Given(self._origin, self._sockets, number, self._began_unix_s)
+        self._has_reopened_logs = False
+        if self._upgrades.start(given, upgrade.patience(self._settings)):
             self._course.enter(Event.UPGRADE)
             self._systemd.reloading()
+        else:
+            self._upgrade_results.fail(number)
+            self._begin_what_waits()
 
-    def _taken_over(self, pid: int) -> None:
-        """Drain, because the new process serves."""
-        if self._course.is_ending:
-            return
-        self._systemd.hand_over(pid)
-        for listeners in (self._listeners, self._redirecting):
-            listeners[:] = [each.disowned() for each in listeners]
-        self._management.leave()
-        self._drain()  # which is no signal: the first one may also be meant for the new process
+    def _hand_over(self, pid: int) -> str:
+        """Let systemd know the new process; return why that is not possible, or ""."""
+        return self._systemd.hand_over(pid, self._status)
+
+    def _left_to_do(self) -> list[str]:
+        """Return what came too late for the new process to have done it at its start."""
+        found = [handover.REOPEN] if self._has_reopened_logs else []
+        return found + ([handover.RELOAD] if self._course.waits(Event.RELOAD) else [])
+
+    def _leave(self) -> None:
+        """Drain, because the new process has taken over."""
+        self._upgrade_results.end(COMPLETED)
+        try:
+            self._sockets.leave()
+        finally:
+            self._drain()  # which is no signal: the first may also be meant for the new process
 
     def _not_upgraded(self) -> None:
         """Go on, because the new process has ended."""
+        self._upgrade_results.end(FAILED)
+        if self._course.phase is not Phase.UPGRADING:
+            return
         self._course.enter(Event.NOT_UPGRADED)
+        try:
+            self._pid_file.keep()
+        except ConfigError as error:
+            logger.error("%s", error)
         self._notify_ready()
         self._begin_what_waits()
+
+    def _prepare(self) -> str:
+        """Write the pid file, before the old process leaves; return why that is not possible."""
+        try:
+            self._pid_file.write()
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    def _not_taken_over(self, why: str) -> None:
+        """Stop, because the old process goes on."""
+        if not self._course.is_ending:
+            self._failure = ConfigError(f"this process has not taken over: {why}")
+            self._drain()
 
     def _scale(self, step: int) -> None:
         """Have one worker more or less than now, until the next reload."""
         count = self._workers.count + step
         if self._course.when(Event.SCALE) is When.NEVER:
-            _ignore(signal.SIGTTIN if step > 0 else signal.SIGTTOU)
+            self._refuse(signal.SIGTTIN if step > 0 else signal.SIGTTOU)
         elif count < 1:
             logger.info("SIGTTOU is ignored: there is only one worker")
         else:
@@ -464,47 +489,42 @@ class Supervisor:
             self._workers.scale(count)
 
     def _announce(self, connection_bytes_max: int) -> None:
+        """Become the service, or offer that to the old process, because all workers serve."""
         self._slow_from = None
-        self._course.enter(Event.STARTED)
-        processes = f"{in_words(self._workers.count)}, pid {os.getpid()}"
+        _attempt(partial(self._describe, connection_bytes_max))
+        if self._takeover is None:
+            self._become_service(frozenset())
+        else:
+            self._takeover.serves()
+
+    def _describe(self, connection_bytes_max: int) -> None:
         for line in capacity.shortfalls(self._settings):
             logger.warning(line)
         logger.info(memory.described(self._settings, connection_bytes_max))
         logger.info(proxies.described(self._settings))
         if self._settings.debug:
             logger.warning(disclosure.WARNING)
-        if self._inherited is not None:
-            self._take_over(self._inherited)
-        if self._redirecting:
-            addresses = ", ".join(each.address.url for each in self._redirecting)
-            logger.info("redirecting %s to https", addresses)
-        if self._inherited is None:  # otherwise the old process reports it
+
+    def _become_service(self, left_to_do: frozenset[str]) -> None:
+        """Serve as the only supervisor, and do what the one before was asked for at the end."""
+        self._course.enter(Event.STARTED)
+        if self._inherited is None:
             self._notify_ready()
         else:
-            self._systemd.watch()
-            self._inherited.report()
+            self._sockets.take_files(self._inherited)
+            _attempt(self._manage)
+            self._systemd.become_service()
+        if self._sockets.redirecting:
+            addresses = ", ".join(each.address.url for each in self._sockets.redirecting)
+            logger.info("redirecting %s to https", addresses)
         # Last: when this line appears, everything else has been logged.
-        listener.announce(self._name, self._listeners, processes)
-
-    def _take_over(self, inherited: upgrade.Inherited) -> None:
-        """Own what the old process leaves."""
-        inherited.take_files(self._listeners)
-        inherited.take_files(self._redirecting)
-        inherited.take_files(self._management.bound)
-        self._manage()
-        try:
-            self._pid_file.write()
-        except ConfigError as error:
-            logger.error("%s", error)
-
-    def _reap_orphans(self) -> None:
-        """Reap processes whose parents have ended: the command has no children but its workers."""
-        workers = {each.child.pid for each in self._workers} | self._watch.pids()
-        with suppress(ChildProcessError):
-            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if found.si_pid in workers:
-                    return  # its own SIGCHLD follows
-                os.waitpid(found.si_pid, 0)
+        processes = f"{in_words(self._workers.count)}, pid {os.getpid()}"
+        listener.announce(self._name, self._sockets.served, processes)
+        if handover.REOPEN in left_to_do:
+            _attempt(self._reopen_log)
+        if handover.RELOAD in left_to_do:
+            _attempt(self._reload)
+        self._begin_what_waits()
 
     def _stop_now(self) -> None:
         """Stop without letting anything finish."""
@@ -547,9 +567,10 @@ class Supervisor:
         self._deadline = now + self._settings.graceful_timeout_ms / 1000
         self._workers.stop(number)  # before anything that may fail
         self._watch.close()
-        self._upgrades.give_up(number)
-        listener.close_all(self._listeners)
-        listener.close_all(self._redirecting)
+        self._upgrades.stop(number)
+        if self._takeover is not None:
+            self._takeover.stop()
+        self._sockets.refuse()
 
 
 def _attempt(action: Callable[[], object]) -> None:

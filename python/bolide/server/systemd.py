@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import MutableMapping
-from contextlib import suppress
+from collections.abc import Mapping, MutableMapping
 
 from bolide.config.address import Address
 from bolide.errors import ConfigError
 
 FIRST_FD = 3
 """Of the sockets that are passed (SD_LISTEN_FDS_START)."""
+SEND_S = 1.0
+"""Time for systemd to take a message: one that is lost could end the service."""
 
 
 def passed(environ: MutableMapping[str, str]) -> list[Address]:
@@ -34,15 +35,22 @@ def passed(environ: MutableMapping[str, str]) -> list[Address]:
 class Notifications:
     """Notifies systemd of the state of the service, if it asks for that (Type=notify).
 
-    Nothing is reported if it cannot be reached: the service goes on without it.
+    The service goes on if it cannot be reached. A process that is to take over from another one is
+    silent until it has: what it notified would be believed of the service.
     """
 
-    def __init__(self, environ: MutableMapping[str, str]) -> None:
+    def __init__(self, environ: MutableMapping[str, str], *, is_service: bool = True) -> None:
         name = environ.get("NOTIFY_SOCKET", "")
         self._address = name.replace("@", "\0", 1) if name.startswith("@") else name
+        self._is_service = is_service
         self._watchdog_s = _watchdog_s(environ)
         self.due: float | None = None
         """When the watchdog is to be notified; None if there is none."""
+
+    def become_service(self) -> None:
+        """Notify from now on: the process that was the service has handed over, or ended."""
+        self._is_service = True
+        self.watch()
 
     def ready(self, status: str) -> None:
         """Report that the service serves, after its start or a reload."""
@@ -58,23 +66,39 @@ class Notifications:
         """Report that the service stops."""
         self._send("STOPPING=1\nSTATUS=stopping")
 
-    def hand_over(self, pid: int) -> None:
-        """Report that another process is the service now; nothing is reported from now on."""
-        self._send(f"MAINPID={pid}\nREADY=1")
-        self._address, self.due = "", None
+    def hand_over(self, pid: int, status: str) -> str:
+        """Report that another process is the service now; nothing is reported from now on.
+
+        Return why systemd cannot be notified, or "". It would end the service with this process.
+        """
+        why = self._send(f"MAINPID={pid}\nREADY=1\nSTATUS={status}")
+        if why:
+            return f"systemd cannot be notified of process {pid}: {why}"
+        self._is_service, self.due = False, None
+        return ""
 
     def watch(self) -> None:
         """Notify the watchdog, twice as often as it needs (WatchdogSec)."""
-        if self._watchdog_s is not None and self._address:
-            self._send("WATCHDOG=1")
+        if self._watchdog_s is not None and self._address and self._is_service:
+            self._send("WATCHDOG=1", wait_s=0.0)
             self.due = time.monotonic() + self._watchdog_s / 2
 
-    def _send(self, message: str) -> None:
-        if not self._address:
-            return
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
-            sending.setblocking(False)
-            sending.sendto(message.encode(), self._address)
+    def _send(self, message: str, wait_s: float = SEND_S) -> str:
+        """Send a message; return why that is not possible, or ""."""
+        if not self._address or not self._is_service:
+            return ""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+                sending.settimeout(wait_s)
+                sending.sendto(message.encode(), self._address)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+
+def ends_with(pid: int, environ: Mapping[str, str]) -> bool:
+    """Return whether systemd ends the service when this process of it ends (Type=exec, simple)."""
+    return environ.get("SYSTEMD_EXEC_PID") == str(pid) and not environ.get("NOTIFY_SOCKET")
 
 
 def _watchdog_s(environ: MutableMapping[str, str]) -> float | None:

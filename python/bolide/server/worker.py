@@ -52,6 +52,8 @@ SHUTDOWN_S_MIN = 0.15
 ORPHAN_MS = 1000
 """Time beyond the graceful time for a worker to exit by itself, after the supervisor has died."""
 
+LOG_AGAIN_S = 1.0
+"""Time for descriptors to become free, before the access log is asked for again."""
 FORGET_S = 600
 """How often the keys of old tickets are forgotten. They are of no use after hours."""
 
@@ -223,7 +225,7 @@ def _take_what_is_new(channel_fd: int, certificates: Certificates | None, servic
         try:
             received = channel.receive(channel_fd)
         except EOFError:
-            asyncio.get_running_loop().remove_reader(channel_fd)
+            running.remove_reader(channel_fd)
             return
         if received.certificates is not None and certificates is not None:
             certificates.take(received.certificates)
@@ -233,8 +235,11 @@ def _take_what_is_new(channel_fd: int, certificates: Certificates | None, servic
                 service.server.reopen_access_log(received.access_log_fd)
             finally:
                 os.close(received.access_log_fd)
+        if received.is_log_lost:
+            running.call_later(LOG_AGAIN_S, channel.ask_for_log, channel_fd)
 
-    asyncio.get_running_loop().add_reader(channel_fd, arrived)
+    running = asyncio.get_running_loop()
+    running.add_reader(channel_fd, arrived)
 
 
 def _forget_keys(certificates: Certificates) -> None:

@@ -50,8 +50,10 @@ QUIET_ENDS = ("exit status 0", "signal SIGTERM", KILLED)
 """How a worker may end without a log line, after TERM: as requested, or killed by us."""
 OUT_OF_MEMORY = "; if nobody sent it, the kernel may have (out of memory: see dmesg)"
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
-LONG_LIFE_S = 10.0
-"""A worker that ran this long did not fail at its start; it is replaced without a long delay."""
+SERVED_DELAY_S_MAX = 0.5
+"""Longest delay after a worker that has served: its place is missed, and a start may succeed."""
+SERVED_S = 1.0
+"""A worker that has served for so long is replaced without a longer delay than the first."""
 SLOW_START_S = 10.0
 """After this time a start that has not ended is reported."""
 KILL_AFTER_S = 1.0
@@ -278,14 +280,29 @@ class Workers:
             if each.channel is not None and each.job.certificates is used:
                 each.channel.send(used.generation, used.in_memory)
 
-    def send_access_logs(self, opened: Mapping[str, int]) -> None:
-        """Let all workers continue their access log in the files that were opened, by path."""
-        for each in self:
+    def send_access_logs(
+        self, opened: Mapping[str, int], to: Iterable[Worker] | None = None
+    ) -> None:
+        """Let workers, or all, continue their access log in the files that were opened, by path."""
+        for each in self if to is None else to:
             fd = opened.get(each.job.settings.access_log)
             if fd is None or each.channel is None:
                 continue
             if why := each.channel.send_access_log(fd):
                 logger.error("%s goes on with the old access log: %s", each.name, why)
+
+    def _asked(self, each: Worker) -> None:
+        """Send a worker the access log again, if it asks for that."""
+        if each.channel is None or each.state is State.ENDED:
+            return
+        try:
+            is_asked = each.channel.asks_for_log()
+        except EOFError:
+            self._unwatch(each.channel.fd)
+            return
+        path = each.job.settings.access_log
+        if is_asked and (fd := self._jobs.log_of(path)) is not None:
+            self.send_access_logs({path: fd}, [each])
 
     def collect(self) -> None:
         """Reap those that have ended, and decide what follows."""
@@ -302,9 +319,10 @@ class Workers:
         close_fds = [*self._close_fds(), *(each.child.report_fd for each in self)]
         close_fds += [each.channel.fd for each in self if each.channel is not None]
         close_fds += [each.heart.stacks_fd for each in self if each.heart is not None]
-        seat, channel, channel_fd, heart = self._seat(), None, None, None
+        seat, channel, channel_fd, heart = None, None, None, None
         tally, counts = self._job.tally, None
         try:
+            seat = self._seat()
             counts = tally.take() if tally is not None else None
             if self._job.needs_channel:
                 used = self._job.certificates
@@ -314,7 +332,7 @@ class Workers:
             place = worker.Place(slot.number, seat, channel_fd, heart, not self._is_started)
             work = partial(worker.run, replace(self._job, counts=counts), place)
             started = child.start(work, close_fds, self._signals)
-        except OSError as error:
+        except Exception as error:  # whatever it is, the slot must not stay empty
             if channel is not None:
                 os.close(channel.fd)
             if heart is not None:
@@ -332,6 +350,8 @@ class Workers:
             made.due = started.born + SLOW_START_S
         heard = partial(self.heard, made)
         self._selector.register(started.report_fd, selectors.EVENT_READ, heard)
+        if channel is not None:
+            self._selector.register(channel.fd, selectors.EVENT_READ, partial(self._asked, made))
         if slot.current is None:
             slot.current = made
         else:
@@ -349,17 +369,18 @@ class Workers:
         used = sum(1 for each in self if each.job.siblings is siblings)
         return siblings is None or used < self._job.seats
 
-    def _cannot_start(self, slot: Slot, error: OSError) -> None:
+    def _cannot_start(self, slot: Slot, error: Exception) -> None:
         """Try again later, unless this is the first start, which then fails."""
-        what = f"worker {slot.number} cannot start: {error.strerror}"
-        if error.errno == errno.EAGAIN:
+        why = error.strerror if isinstance(error, OSError) else repr(error)
+        what = f"worker {slot.number} cannot start: {why}"
+        if isinstance(error, OSError) and error.errno == errno.EAGAIN:
             what += "; is a limit of processes reached (ulimit -u, pids.max)?"
         if not self._is_started:
             self._failed(StartupError(what))
         elif slot.current is not None:
             self._successor_failed(slot.current, what)
         else:
-            self._schedule(slot, 0.0, what)
+            self._schedule(slot, None, what)
 
     def _serves(self, each: Worker) -> None:
         each.state = State.SERVING
@@ -373,7 +394,7 @@ class Workers:
         if not self._is_started and self._are_all_serving():
             self._is_started = True
             self._started(each.child.report["connection_bytes_max"])
-        now = time.monotonic()
+        now = each.served_from = time.monotonic()
         each.life = Life(each.child.pid, each.job.settings, now, slot.pause)
         if each.heart is not None:
             each.pulse = Pulse(each.heart, each.child.pid, each.job.settings, now)
@@ -474,6 +495,7 @@ class Workers:
     def _close(self, each: Worker) -> None:
         """Release what belongs to a worker that has ended."""
         if each.channel is not None:
+            self._unwatch(each.channel.fd)
             os.close(each.channel.fd)
         if each.job.siblings is not None and each.seat is not None:
             each.job.siblings.clear(each.seat)
@@ -483,9 +505,12 @@ class Workers:
         if each.heart is not None:
             each.heart.close()
         each.child.read_report()
-        if each.child.report_fd in self._selector.get_map():
-            self._selector.unregister(each.child.report_fd)
+        self._unwatch(each.child.report_fd)
         os.close(each.child.report_fd)
+
+    def _unwatch(self, fd: int) -> None:
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
 
     def _ended(self, each: Worker, was: State, how: str) -> None:
         is_asked = was is State.DRAINING or self._is_stopping
@@ -508,7 +533,7 @@ class Workers:
         slot = self._forget(each)
         message = each.child.report.get("message", "")
         if message:
-            sys.stderr.write(each.child.report["details"])
+            sys.stderr.write(each.child.report.get("details", ""))
         if not self._is_started:
             message = message or f"the worker ended while it started: {how}"
             is_mistake = each.child.report.get("code") == worker.EXIT_MISTAKE
@@ -526,7 +551,7 @@ class Workers:
             logger.error("%s; its successor is starting", what)
             slot.current, slot.successor = slot.successor, None
         else:
-            self._schedule(slot, time.monotonic() - each.child.born, what)
+            self._schedule(slot, each.served_from, what)
 
     def _forget(self, each: Worker) -> Slot:
         """Remove a worker that has ended; return its slot, or an empty one."""
@@ -543,10 +568,16 @@ class Workers:
             slot.successor = None
         return slot
 
-    def _schedule(self, slot: Slot, lived_s: float, what: str) -> None:
-        """Schedule the next worker; the delay grows with each worker that ended soon."""
-        is_first = lived_s >= LONG_LIFE_S or not slot.delay_s
-        slot.delay_s = RESTART_DELAY_S if is_first else min(slot.delay_s * 2, RESTART_DELAY_S_MAX)
-        slot.due = time.monotonic() + slot.delay_s
+    def _schedule(self, slot: Slot, served_from: float | None, what: str) -> None:
+        """Schedule the next worker; the delay grows with each that failed to start, or ended soon.
+
+        `served_from` is when the one before began to serve; None if it has not.
+        """
+        now = time.monotonic()
+        longest_s = RESTART_DELAY_S_MAX if served_from is None else SERVED_DELAY_S_MAX
+        has_served_long = served_from is not None and now - served_from >= SERVED_S
+        is_first = has_served_long or not slot.delay_s
+        slot.delay_s = RESTART_DELAY_S if is_first else min(slot.delay_s * 2, longest_s)
+        slot.due = now + slot.delay_s
         hint = OUT_OF_MEMORY if what.endswith(KILLED) else ""
         logger.error("%s; the next one starts in %.1f s%s", what, slot.delay_s, hint)

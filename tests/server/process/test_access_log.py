@@ -75,6 +75,43 @@ def test_a_file_that_cannot_be_opened_leaves_the_old_one(start: Start, tmp_path:
     wait_until(lambda: "first" in (tmp_path / "moved/access.log").read_text())
 
 
+WITHOUT_DESCRIPTORS = """
+import resource
+import bolide
+
+app = bolide.App()
+BEFORE = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+@app.get("/none-left")
+def none_left(request):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, BEFORE[1]))
+    return "done"
+
+@app.get("/some-left")
+def some_left(request):
+    resource.setrlimit(resource.RLIMIT_NOFILE, BEFORE)
+    return "done"
+"""
+
+
+def test_a_worker_that_had_no_descriptor_left_gets_the_file_later(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(WITHOUT_DESCRIPTORS)
+    log = tmp_path / "access.log"
+    server = start("app.py", "--access-log", str(log), cwd=tmp_path)
+    with server.connect() as client:
+        client.get("/none-left")
+        wait_until(lambda: "none-left" in log.read_text())
+        log.rename(tmp_path / "access.log.1")
+        reopened(server, log)
+        server.wait_line("goes on with the old access log: no descriptor .*; it is asked for again")
+        client.get("/some-left")
+        wait_until(lambda: has_open(server.workers()[0], log))
+        client.get("/?later")
+        wait_until(lambda: "later" in log.read_text())
+
+
 @pytest.mark.parametrize("log", ["off", "-"])
 def test_without_a_file_the_signal_is_ignored(start: Start, log: str) -> None:
     server = start("basic.py", "--access-log", log)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bolide import _core
-from bolide.server.process.channel import Channel, Received, channel, receive
+from bolide.server.process.channel import Channel, Received, ask_for_log, channel, receive
 
 
 @pytest.fixture
@@ -129,10 +129,35 @@ def test_a_worker_without_descriptors_keeps_its_access_log(
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
     try:
-        assert receive(theirs) == Received()
+        assert receive(theirs) == Received(is_log_lost=True)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert "goes on with the old access log: no descriptor is left for the new one" in caplog.text
+    assert not ours.asks_for_log()
+    ask_for_log(theirs)
+    assert [ours.asks_for_log(), ours.asks_for_log()] == [True, False]
+
+
+def test_a_question_about_the_access_log_is_heard_with_one_about_certificates(
+    ends: tuple[Channel, int],
+) -> None:
+    ours, theirs = ends
+    ask_for_log(theirs)
+    ours.send(0, in_memory)
+    assert ours.asks_for_log()
+    assert receive(theirs) == Received()
+
+
+def test_a_worker_that_has_ended_asks_for_nothing() -> None:
+    ended, theirs = channel(None)
+    os.close(theirs)
+    with pytest.raises(EOFError):
+        ended.asks_for_log()
+    ours, theirs = channel(None)
+    os.close(ours.fd)
+    os.close(ended.fd)
+    ask_for_log(theirs)
+    os.close(theirs)
 
 
 def test_why_an_access_log_cannot_be_sent(ends: tuple[Channel, int], tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
-from bolide.server.child import EXIT_CRASH, REPORT_BYTES_MAX, Child
+from bolide.server.child import EXIT_CRASH, REPORT_BYTES_MAX, UNKNOWN_END, Child
+from support.server import APPLICATIONS, Server
 
 READY = b'{"ready": true, "connection_bytes_max": 5}\n'
 
@@ -82,3 +84,52 @@ def test_ready_without_its_figure_is_not_ready(pipe: tuple[Child, int]) -> None:
     os.write(fd, b'{"ready": true}\n')
     assert child.read_report()
     assert not child.is_ready
+
+
+def test_a_process_that_other_code_has_reaped_has_ended(pipe: tuple[Child, int]) -> None:
+    pid = os.posix_spawn("/bin/true", ["true"], {})
+    child = Child(pid, pipe[0].report_fd)
+    os.waitpid(pid, 0)
+    assert (child.ended(), child.has_ended) == (UNKNOWN_END, True)
+
+
+SECOND_FAILS = """
+from bolide.server import child
+
+start, calls = child.start, []
+
+def fails_once(*arguments):
+    calls.append(arguments)
+    if len(calls) == 2:
+        raise RuntimeError("of the test")
+    return start(*arguments)
+
+child.start = fails_once
+from bolide.cli import main
+main()
+"""
+
+
+class FailingOnce(Server):
+    """A server whose second worker cannot be started, for a reason that is no OSError."""
+
+    program = ("-c", SECOND_FAILS, "serve")
+
+
+@pytest.mark.slow
+def test_a_place_does_not_stay_empty() -> None:
+    server = FailingOnce(["basic.py", "--port", "0"], APPLICATIONS)
+    try:
+        server.wait_ready()
+        [worker] = server.workers()
+        os.kill(worker, signal.SIGKILL)
+        server.wait_line("ended: signal SIGKILL; the next one starts")
+        server.wait_line(
+            r"worker 1 cannot start: RuntimeError\('of the test'\); the next one starts"
+        )
+        with server.connect() as client:
+            assert client.get("/").content == b"hello"
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    finally:
+        server.close()

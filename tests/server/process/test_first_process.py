@@ -83,6 +83,17 @@ class Contained(Server):
         super().close()
 
 
+class BelowInit(Contained):
+    """A server that the first process has started, and that this process waits for."""
+
+    within = (*NAMESPACE, "sh", "-c", '"$@"; exit', "sh")
+
+    def wait_ready(self) -> Server:
+        """Wait until it says that it serves."""
+        self.urls = self.wait_line(READY.pattern)[1].split(", ")
+        return self
+
+
 @pytest.fixture
 def contain(tmp_path: Path) -> Iterator[Callable[..., Contained]]:
     if not has_namespaces():
@@ -90,8 +101,8 @@ def contain(tmp_path: Path) -> Iterator[Callable[..., Contained]]:
     (tmp_path / "app.py").write_text(APP)
     started: list[Contained] = []
 
-    def start(env: dict[str, str] | None = None) -> Contained:
-        started.append(Contained(["app:app", "--port", "0"], tmp_path, env))
+    def start(env: dict[str, str] | None = None, kind: type[Contained] = Contained) -> Contained:
+        started.append(kind(["app:app", "--port", "0"], tmp_path, env))
         return started[-1]
 
     yield start
@@ -141,5 +152,15 @@ def test_an_upgrade_is_refused(contain: Callable[..., Contained]) -> None:
     server.wait_ready()
     os.kill(server.first, signal.SIGUSR2)
     server.wait_line("SIGUSR2 is ignored: a container ends with its first process; replace both")
+    with server.connect() as client:
+        assert client.get("/").content == b"hello"
+
+
+def test_an_upgrade_is_refused_where_the_init_would_end(contain: Callable[..., Contained]) -> None:
+    server = contain(kind=BelowInit)
+    server.wait_ready()
+    [supervisor] = children(server.first)
+    os.kill(supervisor, signal.SIGUSR2)
+    server.wait_line("SIGUSR2 is ignored: the container ends when the process that its init has")
     with server.connect() as client:
         assert client.get("/").content == b"hello"

@@ -31,7 +31,7 @@ def reached(phase: Phase) -> Course:
 @pytest.mark.parametrize(
     ("phase", "expected"),
     [
-        (Phase.STARTING, (NEVER, NEVER, NEVER, NOW)),
+        (Phase.STARTING, (LATER, LATER, NEVER, NOW)),
         (Phase.SERVING, (NOW, NOW, NOW, NOW)),
         (Phase.RELOADING, (NOW, LATER, NOW, NOW)),
         (Phase.UPGRADING, (LATER, NEVER, NEVER, NOW)),
@@ -45,12 +45,12 @@ def test_what_is_accepted(phase: Phase, expected: tuple[When, ...]) -> None:
 @given(st.lists(st.sampled_from(Event)))
 def test_no_schedule_leads_where_the_table_does_not(events: list[Event]) -> None:
     course = Course()
-    waits: Event | None = None
+    waits: set[Event] = set()
     for event in events:
         before = course.phase
         if event in ASKED:
             when = course.when(event)
-            waits = event if when is LATER else waits
+            waits |= {event} if when is LATER else set()
             assert (when is NOW) == ((before, event) in TRANSITIONS)
         if (before, event) not in TRANSITIONS:
             with pytest.raises(ValueError, match="cannot happen"):
@@ -59,19 +59,20 @@ def test_no_schedule_leads_where_the_table_does_not(events: list[Event]) -> None
             continue
         course.enter(event)
         assert before is not Phase.ENDING or course.is_ending
-        if course.phase is Phase.SERVING and waits is not None:
-            assert course.take_later() is waits
-            waits = None
-        assert (
-            course.phase is Phase.SERVING
-            or course.phase is Phase.RELOADING
-            or (course.take_later() is None)
-        )
+        assert {each for each in Event if course.waits(each)} == waits
+        if course.phase is Phase.SERVING:
+            first = Event.UPGRADE if Event.UPGRADE in waits else Event.RELOAD
+            assert course.take_later() is (first if waits else None)
+            waits.discard(first)
+        elif course.phase is not Phase.RELOADING:
+            assert course.take_later() is None
 
 
 @pytest.mark.parametrize(
     ("phase", "asked", "end"),
     [
+        (Phase.STARTING, Event.RELOAD, Event.STARTED),
+        (Phase.STARTING, Event.UPGRADE, Event.STARTED),
         (Phase.RELOADING, Event.UPGRADE, Event.RELOADED),
         (Phase.UPGRADING, Event.RELOAD, Event.NOT_UPGRADED),
     ],
@@ -83,6 +84,18 @@ def test_what_waits_begins_once(phase: Phase, asked: Event, end: Event) -> None:
     course.enter(end)
     assert course.take_later() is asked
     assert course.take_later() is None
+
+
+def test_an_upgrade_comes_before_a_reload_which_stays_for_its_failure() -> None:
+    course = reached(Phase.STARTING)
+    course.when(Event.RELOAD)
+    course.when(Event.UPGRADE)
+    course.enter(Event.STARTED)
+    assert course.take_later() is Event.UPGRADE
+    course.enter(Event.UPGRADE)
+    assert course.waits(Event.RELOAD) and course.take_later() is None
+    course.enter(Event.NOT_UPGRADED)
+    assert course.take_later() is Event.RELOAD
 
 
 def test_what_waits_does_not_begin_in_a_server_that_ends() -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from bolide.errors import ConfigError
-from bolide.server.process import upgrade
 from bolide.server.supervisor import ONE_STOP_S
+from support import mixed_load
 from support.client import Connection
-from support.server import READY, Server, Start, children, clean_environ, wait_for_end
+from support.server import READY, Server, Start, children, wait_for_end
 from support.waiting import wait_until
 
 APP = """
@@ -41,6 +39,7 @@ async def slow(request):
     return VERSION
 """
 
+UPGRADES = 10
 Upgrade = Callable[[Server], int]
 
 
@@ -169,7 +168,7 @@ def test_one_upgrade_at_a_time_and_a_stop_ends_it(start: Start, tmp_path: Path) 
     pid = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
     server.wait_line("hanging")
     server.signal(signal.SIGUSR2)
-    server.wait_line(f"SIGUSR2 is ignored: process {pid} is taking over already$")
+    server.wait_line("SIGUSR2 is ignored: another process is taking over$")
     assert get(server.address) == b"old"
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
@@ -189,21 +188,59 @@ def test_a_new_process_that_is_stopped_ends_the_upgrade(start: Start, tmp_path: 
     assert get(server.address) == b"old"
 
 
+@pytest.fixture
+def notified(tmp_path: Path) -> Iterator[socket.socket]:
+    """Return the socket at which systemd would be notified."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiving:
+        receiving.bind(str(tmp_path / "notify"))
+        receiving.settimeout(20)
+        yield receiving
+
+
 @pytest.mark.slow
-def test_systemd_learns_the_new_process(start: Start, upgraded: Upgrade, tmp_path: Path) -> None:
+def test_systemd_learns_the_new_process(
+    start: Start, upgraded: Upgrade, notified: socket.socket, tmp_path: Path
+) -> None:
     write(tmp_path, "old")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
-        notified.bind(str(tmp_path / "notify"))
-        notified.settimeout(20)
-        server = start("app:app", cwd=tmp_path, env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
-        assert notified.recv(1000).startswith(b"READY=1\n")
-        pid = upgraded(server)
-        assert notified.recv(1000).startswith(b"RELOADING=1\n")
-        assert notified.recv(1000) == f"MAINPID={pid}\nREADY=1".encode()
-        assert server.process.wait(timeout=20) == 0
-        os.kill(pid, signal.SIGTERM)
-        assert notified.recv(1000).startswith(b"STOPPING=1\n")
-        assert wait_for_end(pid)
+    server = start("app:app", cwd=tmp_path, env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    assert notified.recv(1000).startswith(b"READY=1\n")
+    pid = upgraded(server)
+    assert notified.recv(1000).startswith(b"RELOADING=1\n")
+    serving = "STATUS=serving app:app (1 worker)"
+    assert notified.recv(1000).decode() == f"MAINPID={pid}\nREADY=1\n{serving}"
+    assert server.process.wait(timeout=20) == 0
+    os.kill(pid, signal.SIGTERM)
+    assert notified.recv(1000).startswith(b"STOPPING=1\n")
+    assert wait_for_end(pid)
+
+
+@pytest.mark.slow
+def test_a_new_process_that_fails_notifies_systemd_of_nothing(
+    start: Start, notified: socket.socket, tmp_path: Path
+) -> None:
+    write(tmp_path, "old")
+    server = start("app:app", cwd=tmp_path, env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    write(tmp_path, "a newer one", "raise LookupError('broken')")
+    server.signal(signal.SIGUSR2)
+    server.wait_line("the upgrade has failed")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    states = [notified.recv(1000).split(b"\n")[0] for _ in range(4)]
+    assert states == [b"READY=1", b"RELOADING=1", b"READY=1", b"STOPPING=1"]
+
+
+@pytest.mark.slow
+def test_an_upgrade_that_would_end_the_service_is_refused(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As systemd starts a service of Type=exec.
+    run_as_service = ("sh", "-c", 'SYSTEMD_EXEC_PID=$$ exec "$@"', "sh")
+    monkeypatch.setattr(Server, "within", run_as_service)
+    write(tmp_path, "old")
+    server = start("app:app", cwd=tmp_path)
+    server.signal(signal.SIGUSR2)
+    server.wait_line("SIGUSR2 is ignored: systemd ends the service with its first process; give")
+    assert get(server.address) == b"old"
 
 
 @pytest.mark.slow
@@ -223,8 +260,8 @@ def test_the_new_process_notifies_the_watchdog(
         assert notified.recv(1000) == b"WATCHDOG=1"
         pid = upgraded(server)
         assert notified.recv(1000).startswith(b"RELOADING=1\n")
+        assert notified.recv(1000).startswith(f"MAINPID={pid}\nREADY=1\n".encode())
         assert notified.recv(1000) == b"WATCHDOG=1"
-        assert notified.recv(1000) == f"MAINPID={pid}\nREADY=1".encode()
 
 
 @pytest.mark.slow
@@ -253,65 +290,181 @@ def test_a_stop_of_both_processes_lets_the_old_one_drain(
     assert server.process.wait(timeout=20) == 0
 
 
-@pytest.mark.alone
+HANGING = """
+import time
+print("starting", file=sys.stderr, flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+"""
+
+
+def hanging(folder: Path, version: str) -> Callable[[], object]:
+    """Write an application whose import waits; return what ends that."""
+    write(folder, version, HANGING)
+    return (folder / "go").touch
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_no_request_is_lost_by_upgrades(start: Start, tmp_path: Path, workers: str) -> None:
-    write(tmp_path, "any")
-    server = start("app:app", "--workers", workers, cwd=tmp_path)
-    kinds = [["--connections", "8"], ["--connections", "2", "--no-keep-alive"]]
-    loads = [
-        subprocess.Popen(
-            [sys.executable, "-m", "bolide", "load", server.urls[0], *kind, "-d", "6", "--json"],
-            env=clean_environ(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        for kind in kinds
+@pytest.mark.parametrize("number", [0, signal.SIGSTOP])
+def test_a_new_process_that_hangs_is_ended(start: Start, tmp_path: Path, number: int) -> None:
+    write(tmp_path, "old")
+    options = ("--upgrade-timeout-ms", "1500", "--graceful-timeout-ms", "500", "--pid-file", "pid")
+    server = start("app:app", *options, cwd=tmp_path)
+    hanging(tmp_path, "never")
+    server.signal(signal.SIGUSR2)
+    pid = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
+    os.kill(pid, number)
+    why = r"does not serve after 1.5 s \(--upgrade-timeout-ms 1500\); this one goes on"
+    server.wait_line(rf"ERROR bolide: the upgrade has failed: process {pid} {why}")
+    assert wait_for_end(pid)
+    assert get(server.address) == b"old"
+    assert (tmp_path / "pid").read_text() == f"{server.pid}\n"
+    write(tmp_path, "another")
+    server.signal(signal.SIGHUP)
+    server.wait_line("reloaded in")
+
+
+@pytest.mark.slow
+def test_a_pid_file_that_cannot_be_written_fails_the_upgrade(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "old")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    where = str(tmp_path / "socket")
+    server = start("app:app", "--uds", where, "--pid-file", str(folder / "pid"), cwd=tmp_path)
+    (folder / "pid").unlink()
+    folder.rmdir()
+    server.signal(signal.SIGUSR2)
+    server.wait_line("bolide: error: this process has not taken over: cannot write the pid file")
+    server.wait_line("the upgrade has failed: process .* ended: exit status 2; this one goes on")
+    assert get(where) == b"old"
+
+
+@pytest.mark.slow
+def test_the_new_process_is_started_as_the_first_one_was(
+    start: Start, upgraded: Upgrade, tmp_path: Path
+) -> None:
+    more = "SEEN = os.environ.get('CHANGED', 'nothing')\nos.environ['CHANGED'] = 'by it'\n"
+    write(tmp_path, "old", f"{more}os.chdir('/')\nVERSION = SEEN")
+    server = start("app:app", "--preload", cwd=tmp_path)
+    upgraded(server)
+    assert server.process.wait(timeout=20) == 0
+    assert get(server.address) == b"nothing"
+
+
+@pytest.mark.slow
+def test_links_are_followed_again(start: Start, upgraded: Upgrade, tmp_path: Path) -> None:
+    """A release in another place, by a link: its application and its interpreter are used."""
+    script = "import sys\nfrom bolide.__main__ import main\nmain()\n"
+    for name, options in (("one", ""), ("two", " -Xutf8")):
+        release = tmp_path / name
+        release.mkdir()
+        write(release, name, "VERSION += ' ' + ' '.join(sys.orig_argv[1:2])")
+        (release / "bolide").write_text(f"#!{sys.executable}{options}\n{script}")
+        (release / "bolide").chmod(0o755)
+    current = tmp_path / "current"
+    current.symlink_to("one")
+    program = [
+        "sh",
+        "-c",
+        'cd "$1" && export PWD && exec ./bolide serve app:app --port 0',
+        "sh",
+        str(current),
     ]
-    pid = server.pid
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Server, "within", (*program, "--"))
+        server = start("app:app", cwd=tmp_path)
+    assert get(server.address) == b"one ./bolide"
+    (tmp_path / "next").symlink_to("two")
+    (tmp_path / "next").replace(current)
+    upgraded(server)
+    assert server.process.wait(timeout=20) == 0
+    assert get(server.address) == b"two -Xutf8"
+
+
+@pytest.mark.slow
+def test_what_comes_during_an_upgrade_is_passed_on(
+    start: Start, upgraded: Upgrade, tmp_path: Path
+) -> None:
+    write(tmp_path, "old")
+    config = tmp_path / "bolide.toml"
+    config.write_text("workers = 1\n")
+    server = start("app:app", "--access-log", "log", cwd=tmp_path)
+    goes_on = hanging(tmp_path, "new")
+    server.signal(signal.SIGUSR2)
+    pid = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
     try:
-        for _ in range(3):
-            os.kill(pid, signal.SIGUSR2)
-            new = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
-            assert wait_for_end(pid)
-            pid = new
-        outputs = [load.communicate(timeout=60)[0] for load in loads]
+        server.wait_line("starting$")
+        config.write_text("workers = 2\n")
+        server.signal(signal.SIGHUP)
+        server.wait_line("the reload begins when the upgrade has ended$")
+        (tmp_path / "log").rename(tmp_path / "log.1")
+        server.signal(signal.SIGUSR1)
+        server.wait_line("the access log log was opened again$")
+        goes_on()
+        server.wait_line(rf"1 worker, pid {pid}\)")
+        server.wait_line("the access log log was opened again$")
+        server.wait_line("reloaded in .*: 2 workers")
+        assert get(server.address) == b"new"
+        wait_until(lambda: "GET /" in (tmp_path / "log").read_text())
+        assert (tmp_path / "log.1").read_text() == ""
     finally:
         for each in (*running_children(pid), pid):
             end(each)
-    for output in outputs:
-        assert '"failed": 0' in output, output
 
 
-def test_nothing_is_inherited_without_the_variable() -> None:
-    assert upgrade.inherited({}, "http") is None
+@pytest.mark.slow
+def test_the_new_process_serves_if_the_old_one_is_killed(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "old")
+    where = tmp_path / "socket"
+    server = start("app:app", "--uds", str(where), "--pid-file", "pid", cwd=tmp_path)
+    goes_on = hanging(tmp_path, "new")
+    server.signal(signal.SIGUSR2)
+    pid = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
+    try:
+        server.wait_line("starting$")
+        server.signal(signal.SIGKILL)
+        assert wait_for_end(server.pid)
+        goes_on()
+        server.wait_line(f"process {server.pid} ended before it had handed over")
+        server.wait_line(rf"pid {pid}[,)]")
+        wait_until(lambda: get(str(where)) == b"new")
+        assert (tmp_path / "pid").read_text() == f"{pid}\n"
+        os.kill(pid, signal.SIGTERM)
+        assert wait_for_end(pid)
+        assert not where.exists()
+    finally:
+        for each in (*running_children(pid), pid):
+            end(each)
 
 
-@pytest.mark.parametrize("text", ["x", "{}", '{"pid": 1, "listeners": 3}'])
-def test_the_variable_is_no_option(text: str) -> None:
-    environ = {upgrade.VARIABLE: text}
-    with pytest.raises(ConfigError, match="BOLIDE_INHERITED is set by the server itself when"):
-        upgrade.inherited(environ, "http")
-    assert not environ
-
-
-def test_what_is_inherited() -> None:
-    fd, write_fd = os.pipe()
-    os.set_inheritable(write_fd, True)
-    passed = '{"pid": 7, "report_fd": %d, "listeners": [[3, "/a"]], "redirecting": [[4, ""]]}'
-    environ = {upgrade.VARIABLE: passed % write_fd, "WATCHDOG_PID": "7"}
-    found = upgrade.inherited(environ, "https")
-    assert found is not None
-    assert [(each.fd, each.path, each.scheme) for each in found.addresses] == [(3, "/a", "https")]
-    assert [(each.fd, each.scheme) for each in found.redirecting] == [(4, "http")]
-    assert environ == {"WATCHDOG_PID": str(os.getpid())}
-    assert not os.get_inheritable(write_fd)
-    found.report()
-    assert os.read(fd, 100) == upgrade.SERVES
-    for each in (fd, write_fd):
-        os.close(each)
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_10_upgrades_lose_nothing(start: Start, tmp_path: Path, workers: str) -> None:
+    (tmp_path / "app.py").write_text(mixed_load.APP)
+    server = start("app:app", "--workers", workers, "--h2c", "--pid-file", "pid", cwd=tmp_path)
+    load = mixed_load.MixedLoad(server)
+    pid, upgrades = server.pid, 0
+    try:
+        while upgrades < UPGRADES or load.is_running:
+            os.kill(pid, signal.SIGUSR2)
+            new = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
+            server.wait_line(rf"pid {new}[,)]")
+            assert wait_for_end(pid, timeout_s=30)
+            assert (tmp_path / "pid").read_text() == f"{new}\n"
+            pid, upgrades = new, upgrades + 1
+        wait_until(lambda: len(children(pid)) == int(workers), patience_s=30)
+        load.end()
+        os.kill(pid, signal.SIGTERM)
+        assert wait_for_end(pid)
+    finally:
+        load.end()
+        for each in (*running_children(pid), pid):
+            end(each)
+    server.wait()
+    load.check((tmp_path / "ledger").read_text(), UPGRADES)
+    assert "has not drained" not in server.errors and "ERROR" not in server.errors
 
 
 @pytest.mark.slow

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from bolide.errors import ConfigError
 from bolide.interface.debugging.disclosure import is_loopback
-from bolide.server import listener
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
+    from bolide.server.listener import Listener
 
 WARNING = (
     "debug is on: clients on this machine see tracebacks and source (--debug, BOLIDE_DEBUG or the "
@@ -17,8 +18,8 @@ WARNING = (
 )
 
 
-def check(settings: Settings, listeners: list[listener.Listener]) -> None:
-    """Refuse debug at other addresses than those of loopback, and close the listeners then.
+def check(settings: Settings, listeners: Iterable[Listener]) -> None:
+    """Refuse debug at other addresses than those of loopback.
 
     A UNIX socket is refused too: browsers do not connect to one, but proxies do, and their clients
     may be anywhere.
@@ -30,9 +31,7 @@ def check(settings: Settings, listeners: list[listener.Listener]) -> None:
         return
     for each in listeners:
         if each.address.path or not is_loopback(each.address.host):
-            where = each.address
-            listener.close_all(listeners)
             raise ConfigError(
                 f"debug shows tracebacks and source, so it is only for addresses of loopback, not "
-                f"for {where}; listen on 127.0.0.1, or leave debug out"
+                f"for {each.address}; listen on 127.0.0.1, or leave debug out"
             )

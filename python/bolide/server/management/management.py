@@ -18,7 +18,7 @@ from bolide.server.process.socket_access import SocketAccess
 
 if TYPE_CHECKING:
     from bolide.server.listener import Listener
-    from bolide.server.process.upgrade import Inherited
+    from bolide.server.process.takeover import Inherited
 
 OWNER_ONLY = SocketAccess(mode=0o600)
 """Of a UNIX socket: who can connect can stop the server."""
@@ -29,11 +29,14 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 class Management:
     """Nothing, if the options name no address for it."""
 
-    def __init__(
-        self,
-        address: Address | None,
-        served: Iterable[Listener],
-        inherited: Inherited | None = None,
+    def __init__(self) -> None:
+        self.tally: Tally | None = None
+        self.bound: list[Listener] = []
+        self._name = ""
+        self._listening: Listening | None = None
+
+    def bind(
+        self, address: Address | None, served: Iterable[Listener], inherited: Inherited | None
     ) -> None:
         """Bind the address.
 
@@ -45,10 +48,6 @@ class Management:
         Raises:
             ConfigError: the address is one of those, or in use.
         """
-        self.tally: Tally | None = None
-        self._name = address.host if address is not None else ""
-        self._listening: Listening | None = None
-        self.bound: list[Listener] = []
         passed = inherited.management if inherited is not None else ()
         if address is None:
             listener.close_all(listener.open_all(passed))
@@ -61,6 +60,7 @@ class Management:
                 remedy = "choose another one, because clients must not reach it"
                 text = f"management: {address} is where the application is served ({public})"
                 raise ConfigError(f"{text}; {remedy}")
+        self._name = address.host
         self.bound = listener.open_all(passed or [address], OWNER_ONLY)
         self.tally = Tally()
 
@@ -92,9 +92,13 @@ class Management:
             self._listening.close()
         listener.close_all(self.bound)
 
+    def bound_fds(self) -> Iterator[int]:
+        """Yield the descriptors of the sockets that listen."""
+        yield from (each.socket.fileno() for each in self.bound)
+
     def fds(self) -> Iterator[int]:
         """Yield the descriptors that a worker closes."""
-        yield from (each.socket.fileno() for each in self.bound)
+        yield from self.bound_fds()
         if self._listening is not None:
             yield from self._listening.fds()
 

@@ -6,7 +6,7 @@
 | /health | GET | 200 if a worker serves or drains, otherwise 503 |
 | /ready | GET | 200 if requests are served, 503 while the server starts or stops |
 | /status | GET | JSON: the server, its workers, the options that are not defaults |
-| /reload, /stop | POST | 202: the same as HUP and TERM |
+| /reload, /upgrade, /stop | POST | 202: the same as HUP, USR2 and TERM |
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from bolide.server.process.phase import Phase
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
     from bolide.server.process.slot import Worker
+    from bolide.server.process.takeover import Inherited
     from bolide.server.workers import Workers
 
 SECRET_OPTIONS = ("key", "key_password_file")
@@ -60,9 +61,15 @@ class Server:
     settings: Callable[[], Settings]
     phase: Callable[[], Phase]
     reload: Action
+    upgrade: Action
     stop: Action
+    upgrade_hindrance: Callable[[], str]
+    """Why an upgrade would end the service; "" if it would not."""
     reloads: Outcomes
+    upgrades: Outcomes
     began_unix_s: float
+    took_over: Inherited | None
+    """From which process it has taken over; None if it was started otherwise."""
 
 
 class Pages:
@@ -76,7 +83,11 @@ class Pages:
             "/ready": self._ready,
             "/status": self._status,
         }
-        self._commands = {"/reload": self._reload, "/stop": self._stop}
+        self._commands = {
+            "/reload": self._reload,
+            "/upgrade": self._upgrade,
+            "/stop": self._stop,
+        }
 
     def serve(self, request: Request) -> tuple[Reply, Action | None]:
         """Return the response to a request, and what to do after it."""
@@ -123,10 +134,13 @@ class Pages:
             "application": self._server.name(),
             "state": self._state,
             "is_reloading": workers.is_reloading,
+            "is_upgrading": self._server.phase() is Phase.UPGRADING,
             "age_s": round(time.time() - self._server.began_unix_s, 3),
             "workers": [described(each) for each in workers],
             "exits": dict(self._server.tally.exits),
             "reloads": self._server.reloads.shown(),
+            "upgrades": self._server.upgrades.shown(),
+            "took_over": origin(self._server.took_over),
             "options": options_set(self._server.settings()),
         }
         content = json.dumps(status, indent=2).encode() + b"\n"
@@ -139,6 +153,15 @@ class Pages:
             return sentence(409, "it cannot reload now: it is upgrading"), None
         number = str(self._server.reloads.begun + 1)  # it begins when this was sent
         return sentence(202, "reloading", **{NUMBER_FIELD: number}), self._server.reload
+
+    def _upgrade(self) -> tuple[Reply, Action | None]:
+        phase = self._server.phase()
+        if phase is not Phase.SERVING:
+            return sentence(409, f"it cannot be upgraded now: it is {phase.name.lower()}"), None
+        if hindrance := self._server.upgrade_hindrance():
+            return sentence(409, f"it cannot be upgraded: {hindrance}"), None
+        number = str(self._server.upgrades.begun + 1)  # it begins when this was sent
+        return sentence(202, "upgrading", **{NUMBER_FIELD: number}), self._server.upgrade
 
     def _stop(self) -> tuple[Reply, Action | None]:
         if self._state == "draining":
@@ -216,6 +239,14 @@ def described(each: Worker) -> dict[str, Any]:
         "held_bytes_max": numbers[HELD_MAX][1][0] if numbers else 0,
         "busy_s": round(busy_s(each), 3),
     }
+
+
+def origin(took_over: Inherited | None) -> dict[str, Any] | None:
+    """Return what the status shows of the process before, and of the upgrade."""
+    if took_over is None:
+        return None
+    began, number = took_over.began_unix_s, str(took_over.number)
+    return {"pid": took_over.pid, "start_time_s": began, "upgrade": number}
 
 
 def state_of(each: Worker) -> str:

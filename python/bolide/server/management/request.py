@@ -20,7 +20,7 @@ FIELD_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 COMMAND_FIELD = "bolide-command"
 """A page cannot send it without asking first, and nothing here allows it."""
 NUMBER_FIELD = "Bolide-Number"
-"""Has the number of the reload that a command begins, by which the status has its result."""
+"""Has the number of what a command begins, by which the status has its result."""
 REASONS = {
     200: "OK",
     202: "Accepted",

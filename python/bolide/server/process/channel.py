@@ -4,7 +4,8 @@ New certificates travel as a descriptor of a file that is only in memory: one me
 any number of them, and the supervisor never waits. The access log travels as the descriptor of the
 file that the supervisor has opened, so that all workers write to the same one, and none needs the
 right to open it. A descriptor can be lost on its way, because the worker has none left. The worker
-then asks for certificates again, and goes on with its old log.
+then asks for it again: for certificates at once, which are sent when they are looked at next, and
+for the access log after a second, which is sent at once. Until then it goes on with what it has.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from bolide.server.logs import logger
 
 CERTIFICATES, ACCESS_LOG = b"t", b"l"
 """Messages from the supervisor; each has a descriptor."""
-AGAIN = b"a"
-"""A worker asks for the certificates again."""
+AGAIN, LOG_AGAIN = b"a", b"m"
+"""A worker asks for the certificates or the access log again."""
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class Channel:
     fd: int
     generation: int | None
     """Of the certificates that the worker has, or is about to take; None: it asked for them."""
+    _asks_for_log: bool = False
 
     def send(self, generation: int, in_memory: Callable[[], int]) -> None:
         """Send the certificates of a generation, unless the worker has them.
@@ -39,8 +41,7 @@ class Channel:
         """
         end = socket.socket(fileno=self.fd)
         try:
-            if _was_asked(end):
-                self.generation = None
+            self._hear(end)
             if self.generation != generation:
                 _send(end, in_memory)
                 self.generation = generation
@@ -53,6 +54,37 @@ class Channel:
             logger.error(text, error.strerror)
         finally:
             end.detach()
+
+    def asks_for_log(self) -> bool:
+        """Read what the worker asks for; return whether that is the access log.
+
+        Raises:
+            EOFError: the worker has ended.
+        """
+        end = socket.socket(fileno=self.fd)
+        try:
+            self._hear(end)
+        except ConnectionError:
+            raise EOFError from None
+        finally:
+            end.detach()
+        was_asked, self._asks_for_log = self._asks_for_log, False
+        return was_asked
+
+    def _hear(self, end: socket.socket) -> None:
+        """Note what the worker asks for.
+
+        Raises:
+            EOFError, ConnectionError: the worker has ended.
+        """
+        try:
+            while message := end.recv(len(AGAIN)):
+                if message == AGAIN:
+                    self.generation = None
+                self._asks_for_log |= message == LOG_AGAIN
+        except BlockingIOError:
+            return
+        raise EOFError
 
     def send_access_log(self, fd: int) -> str:
         """Send a descriptor of the access log; return why that is not possible, or ""."""
@@ -75,6 +107,8 @@ class Received:
     certificates: bytes | None = None
     access_log_fd: int | None = None
     """The caller closes it."""
+    is_log_lost: bool = False
+    """Whether that of the access log did not arrive: the caller asks for it again later."""
 
 
 def channel(generation: int | None) -> tuple[Channel, int]:
@@ -106,6 +140,7 @@ def receive(fd: int) -> Received:
             for each in fds:
                 _take(received, message, each)
     except BlockingIOError:
+        received.is_log_lost = ACCESS_LOG in lost
         _report_lost(end, lost)
         return received
     finally:
@@ -129,7 +164,18 @@ def _report_lost(end: socket.socket, lost: set[bytes]) -> None:
         end.send(AGAIN)
     if ACCESS_LOG in lost:
         text = "this worker goes on with the old access log: no descriptor is left for the new one"
-        logger.error(text)
+        logger.error("%s; it is asked for again", text)
+
+
+def ask_for_log(fd: int) -> None:
+    """Ask for the access log again; nothing happens if the supervisor has ended."""
+    end = socket.socket(fileno=fd)
+    try:
+        end.send(LOG_AGAIN)
+    except OSError:
+        pass
+    finally:
+        end.detach()
 
 
 def _send(end: socket.socket, in_memory: Callable[[], int]) -> None:
@@ -138,16 +184,6 @@ def _send(end: socket.socket, in_memory: Callable[[], int]) -> None:
         socket.send_fds(end, [CERTIFICATES], [memory_fd])
     finally:
         os.close(memory_fd)
-
-
-def _was_asked(end: socket.socket) -> bool:
-    was_asked = False
-    try:
-        while message := end.recv(len(AGAIN)):
-            was_asked |= message == AGAIN
-    except BlockingIOError:
-        return was_asked
-    raise EOFError
 
 
 def _receive_fds(end: socket.socket) -> tuple[bytes, list[int]]:

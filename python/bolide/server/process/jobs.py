@@ -88,6 +88,12 @@ class Jobs:
         self._release(*jobs)
         return opened
 
+    def log_of(self, path: str) -> int | None:
+        """Return the descriptor of the access log at a path; None if no job has it."""
+        jobs = (each for each in (self.now, self._before) if each is not None)
+        found = (each.access_log_fd for each in jobs if each.settings.access_log == path)
+        return next(found, None)
+
     def close(self) -> None:
         """Close what the jobs own."""
         self.complete()

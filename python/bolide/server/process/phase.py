@@ -2,15 +2,17 @@
 
 | phase | reload (HUP) | upgrade (USR2) | scale (TTIN, TTOU) | stop |
 | --- | --- | --- | --- | --- |
-| STARTING | refused | refused | refused | ENDING |
+| STARTING | later | later | refused | ENDING |
 | SERVING | RELOADING | UPGRADING | SERVING | ENDING |
 | RELOADING | RELOADING, from the beginning | later | RELOADING | ENDING |
 | UPGRADING | later | refused | refused | ENDING |
 | ENDING | refused | refused | refused | ENDING |
 
-STARTING ends when all workers serve and, after an upgrade, when the old process has left. RELOADING
-and UPGRADING end with SERVING, whether they have succeeded or not; but an old process whose new one
-serves is ENDING. What is accepted for later begins when the phase is SERVING again.
+STARTING ends when all workers serve and, in an upgrade, when the old process has handed over.
+RELOADING and UPGRADING end with SERVING, whether they have succeeded or not; but an old process
+that has handed over is ENDING. What is accepted for later begins when the phase is SERVING: an
+upgrade first, which reads everything again; if it fails, the reload. What waits when an old process
+hands over is passed to the new one.
 """
 
 from __future__ import annotations
@@ -65,7 +67,14 @@ TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
     (Phase.UPGRADING, Event.NOT_UPGRADED): Phase.SERVING,
     **{(phase, Event.STOP): Phase.ENDING for phase in Phase},
 }
-LATER = {(Phase.RELOADING, Event.UPGRADE), (Phase.UPGRADING, Event.RELOAD)}
+LATER = {
+    (Phase.STARTING, Event.RELOAD),
+    (Phase.STARTING, Event.UPGRADE),
+    (Phase.RELOADING, Event.UPGRADE),
+    (Phase.UPGRADING, Event.RELOAD),
+}
+FIRST_OF_LATER = (Event.UPGRADE, Event.RELOAD)
+"""In this order they begin."""
 
 
 class Course:
@@ -73,7 +82,7 @@ class Course:
 
     def __init__(self) -> None:
         self.phase = Phase.STARTING
-        self._later: Event | None = None
+        self._later: set[Event] = set()
 
     @property
     def is_ending(self) -> bool:
@@ -85,7 +94,7 @@ class Course:
         if (self.phase, event) in TRANSITIONS:
             return When.NOW
         if (self.phase, event) in LATER:
-            self._later = event
+            self._later.add(event)
             return When.LATER
         return When.NEVER
 
@@ -100,9 +109,14 @@ class Course:
             raise ValueError(f"{event} cannot happen while {self.phase}")
         self.phase = after
 
+    def waits(self, event: Event) -> bool:
+        """Return whether an event was accepted for later and has not begun."""
+        return event in self._later
+
     def take_later(self) -> Event | None:
         """Return what was accepted for later and can begin now, and forget it."""
-        if self._later is None or (self.phase, self._later) not in TRANSITIONS:
-            return None
-        later, self._later = self._later, None
-        return later
+        for event in FIRST_OF_LATER:
+            if event in self._later and (self.phase, event) in TRANSITIONS:
+                self._later.remove(event)
+                return event
+        return None

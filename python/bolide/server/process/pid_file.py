@@ -39,10 +39,23 @@ class PidFile:
             text = f"cannot write the pid file {self._path}: {error.strerror}"
             raise ConfigError(text) from None
 
+    def keep(self) -> None:
+        """Write it again, if another process has written its own id.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        if self._path is not None and not self._is_ours():
+            self.write()
+
     def remove(self) -> None:
         """Remove it, unless another process has written its own id meanwhile."""
-        if self._path is None:
-            return
-        with suppress(OSError):
-            if self._path.read_text() == f"{os.getpid()}\n":
+        if self._path is not None and self._is_ours():
+            with suppress(OSError):
                 self._path.unlink()
+
+    def _is_ours(self) -> bool:
+        try:
+            return self._path is not None and self._path.read_text() == f"{os.getpid()}\n"
+        except (OSError, ValueError):
+            return False

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from bolide.interface import Application
 
 
+def preloaded(source: Application | str, settings: Settings) -> Application | str:
+    """Return the application, if it is to be imported before the workers start, or its target.
+
+    Raises:
+        ConfigError: as `load`.
+    """
+    return load(source, settings) if settings.preload and isinstance(source, str) else source
+
+
 def load(target: str, settings: Settings) -> Application:
     """Import the application that `target` names.
 

@@ -49,6 +49,8 @@ class Worker:
     """Where it counts; None without metrics."""
     heart: Heart | None = None
     """By which it is noticed that it hangs; None if that is off."""
+    served_from: float | None = None
+    """When it began to serve; None if it has not."""
     life: Life | None = None
     """From when it is SERVING on."""
     pulse: Pulse | None = None
