@@ -432,6 +432,15 @@ def test_receiving_in_tasks_loses_nothing(socket: WebSocket) -> None:
     assert socket.frame() == text("ab")
 
 
+def test_a_task_that_receives_during_a_refusal_keeps_its_context(
+    socket: WebSocket, seen: Seen
+) -> None:
+    socket.send(handshake("/watched"))
+    assert socket.read().status == 403
+    wait_until(lambda: seen("watches") == 1)
+    assert seen("watched") == ["websocket.disconnect", "its own"]
+
+
 def test_contexts_are_separate(server: Server) -> None:
     with connect_by(PLAIN, server) as one, connect_by(PLAIN, server) as other:
         for socket, name in ((one, "one"), (other, "other")):

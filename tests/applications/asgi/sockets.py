@@ -274,6 +274,23 @@ async def tasks(scope: Any, receive: Receive, send: Send) -> None:
 
 
 @kinds
+async def watched(scope: Any, receive: Receive, send: Send) -> None:
+    """Refuse while another task receives; note what that gets, and its variable."""
+    await receive()
+
+    async def watch() -> None:
+        VARIABLE.set("its own")
+        event = await receive()
+        kinds.seen["watched"] = [event["type"], VARIABLE.get()]
+
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0)
+    await send({"type": "websocket.close"})
+    await watching
+    kinds.count("watches")
+
+
+@kinds
 async def context(scope: Any, receive: Receive, send: Send) -> None:
     """Check that the task stays the same, and that its variables are its own."""
     await opened(receive, send)

@@ -177,9 +177,9 @@ impl Arrival {
             Progress::Done | Progress::Cancelled => (None, None, Vec::new()),
         })?;
         for (callback, context) in first.into_iter().chain(others) {
-            match context.filter(|_| is_direct) {
-                Some(context) => run_now(slf, &callback, context.bind(py))?,
-                None => slf.get().call_soon(slf, &callback, None)?,
+            match context {
+                Some(context) if is_direct => run_now(slf, &callback, context.bind(py))?,
+                context => slf.get().call_soon(slf, &callback, context.as_ref())?,
             }
         }
         Ok(())
