@@ -206,7 +206,7 @@ impl H2 {
             ));
         }
         stream.state.peer_ends();
-        H2::lose_websocket(&mut self.handlers, turn, stream);
+        H2::end_websocket(&mut self.handlers, turn, stream);
         if let Some(inbound) = &mut stream.inbound {
             inbound.is_complete = true;
             self.hand_over(turn, index, Part::Held);

@@ -4,10 +4,11 @@
 //! | --- | --- | --- |
 //! | `Offered` | the application accepts | the response 200; `Open` |
 //! | `Offered` | the application refuses, or is late | the stream ends as any other |
-//! | `Offered` | the peer ends the stream | nothing, until the application decides: once it is `Open` and has used its input, the WebSocket is lost |
+//! | `Offered` | the peer ends the stream | nothing, until the application decides |
 //! | `Offered` | there is no memory for what arrives | the stream is reset |
 //! | `Open` | the WebSocket has ended ([`crate::websocket`]), and everything is sent | END_STREAM |
-//! | `Open` | the peer ends or resets the stream | the WebSocket is lost |
+//! | `Open` | the peer has ended the stream | the WebSocket is lost once it has used what arrived, as after the end of a connection |
+//! | `Open` | the stream is reset | the WebSocket is lost |
 //!
 //! A window opens when the WebSocket has used what arrived: an application that has enough stops its stream, and no other.
 
@@ -340,7 +341,7 @@ impl H2 {
         } else if websocket.ending().is_some() {
             stream.exchange.progress = Progress::Done;
         } else if !stream.state.takes_content() {
-            H2::lose_websocket(&mut self.handlers, turn, stream);
+            H2::end_websocket(&mut self.handlers, turn, stream);
         }
         if used >= LONG_READ_BYTES {
             self.widen(index);
@@ -363,7 +364,20 @@ impl H2 {
         }
     }
 
-    /// The peer has ended a stream that carries a WebSocket, or the stream is over.
+    /// The peer has ended a stream. A WebSocket that it carries is lost, unless input still waits, which may hold a close frame.
+    pub(super) fn end_websocket<A: App>(
+        handlers: &mut Handlers,
+        turn: &mut Turn<'_, A>,
+        stream: &mut Stream,
+    ) {
+        if let Some(Carried::Open { input, .. }) = stream.carried.as_deref()
+            && input.is_empty()
+        {
+            H2::lose_websocket(handlers, turn, stream);
+        }
+    }
+
+    /// A stream that carries a WebSocket is over.
     pub(super) fn lose_websocket<A: App>(
         handlers: &mut Handlers,
         turn: &mut Turn<'_, A>,

@@ -195,6 +195,26 @@ fn a_stream_that_ends_is_lost_and_others_go_on() {
 }
 
 #[test]
+fn what_arrived_before_the_end_of_a_stream_is_received() {
+    let mut it = World::new();
+    let stream = it.open("/ws/slow");
+    let frames = [text("1"), text("2"), text("3"), close(4000, "bye")].concat();
+    it.client.data(stream, &frames, true);
+    it.settle();
+    let id = it.server.exchange("/ws/slow");
+    for number in 1..=3 {
+        assert_eq!(it.server.worker.app.messages.len(), number);
+        assert_eq!(it.server.closed("/ws/slow"), None);
+        it.server.post(id, Command::Read);
+        it.settle();
+    }
+    let closed = Some((4000, "bye".to_owned()));
+    assert_eq!(it.server.closed("/ws/slow"), closed);
+    assert_eq!(it.arrived(stream), ["4000"]);
+    assert!(it.client.streams[&stream].is_complete);
+}
+
+#[test]
 fn an_application_that_has_enough_stops_its_stream_only() {
     let mut it = World::new();
     let slow = it.open("/ws/slow");
