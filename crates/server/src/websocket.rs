@@ -475,8 +475,8 @@ impl WebSocket {
         {
             return self.lack(context, lack);
         }
+        // After whole frames, and not after all that wait: there may be more of them for ever.
         if self.state == State::Open
-            && self.outgoing.is_empty()
             && let Some(content) = self.ping.take()
         {
             match reserve(out, CONTROL_FRAME_BYTES_MAX) {

@@ -501,6 +501,32 @@ fn a_subscriber_that_does_not_read_is_closed_and_holds_a_bounded_share() {
 }
 
 #[test]
+fn a_pong_does_not_wait_for_the_end_of_all_publications() {
+    let mut server = Server::with(|config| config.limits.send_buffer_bytes_max = 20_000);
+    let mut client = server.open("/ws/sub/a");
+    let content = "x".repeat(1000);
+    while server.worker.held_bytes() < 10_000 {
+        server.publish("a", &content);
+        server.settle();
+    }
+    client.send(&ping(b"?"));
+    server.settle();
+    for _ in 0..200 {
+        server.publish("a", &content);
+    }
+    server.settle();
+    let mut after = 0;
+    while server.next(&mut client) != Arrived::Pong(b"?".to_vec()) {
+        after += 1;
+        assert!(after < 10_000);
+    }
+    // The rest of the 200 follows.
+    for _ in 0..100 {
+        assert_eq!(server.next_text(&mut client), content);
+    }
+}
+
+#[test]
 fn a_panic_ends_one_websocket() {
     let mut server = Server::new();
     let mut other = server.open("/ws/echo");
