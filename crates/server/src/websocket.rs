@@ -150,7 +150,7 @@ fn codings(agreement: Agreement, level: u32) -> Result<Codings, NoMemory> {
     let incoming = match client.keeps_context {
         true if !is_there(Inflater::BYTES) => return Err(NoMemory(Inflater::BYTES)),
         true => {
-            let inflater = Inflater::new(client.window, true);
+            let inflater = Inflater::new(true);
             Incoming::WithContext(Box::new(inflater.map_err(|lack| NoMemory(lack.0))?))
         }
         false => Incoming::WithoutContext(None),

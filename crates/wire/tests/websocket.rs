@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use wire::websocket::{
     Close, CloseCode, Event, Incoming, Inflater, Inflaters, Kind, MessageLimits, Receiver, Role,
-    Sender, WindowBits, apply_mask, frame_bytes, reserve_exact,
+    Sender, apply_mask, frame_bytes, reserve_exact,
 };
 
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
@@ -184,7 +184,7 @@ impl Case {
             Deflate::Off => Incoming::Plain,
             Deflate::WithoutContext => Incoming::WithoutContext(None),
             Deflate::WithContext => {
-                let inflater = Inflater::new(WindowBits::MAX, true);
+                let inflater = Inflater::new(true);
                 Incoming::WithContext(Box::new(inflater.expect("memory")))
             }
         };

@@ -181,6 +181,11 @@ fn context_and_windows_are_the_least_that_both_have() {
             "permessage-deflate",
             "permessage-deflate; server_max_window_bits=12",
         ),
+        // The response names no greater window than the offer (RFC 7692 7.1.2.2), and zlib has none of 256 octets.
+        (
+            "permessage-deflate; client_max_window_bits=8",
+            "permessage-deflate; server_max_window_bits=12",
+        ),
         (
             "permessage-deflate; client_max_window_bits=10; server_max_window_bits=\"9\"",
             "permessage-deflate; server_max_window_bits=9; client_max_window_bits=10",

@@ -110,9 +110,8 @@ fn received(
     let incoming = match coding {
         Coding::Identity => Incoming::Plain,
         Coding::WithoutContext => Incoming::WithoutContext(None),
-        Coding::WithContext(bits) => {
-            let window = WindowBits::new(bits).expect("in range");
-            Incoming::WithContext(Box::new(Inflater::new(window, true).expect("memory")))
+        Coding::WithContext(_) => {
+            Incoming::WithContext(Box::new(Inflater::new(true).expect("memory")))
         }
     };
     let mut receiver = Receiver::new(us, incoming);

@@ -211,7 +211,7 @@ impl Channel {
                 let incoming = match agreement.map(|it| it.server) {
                     None => Incoming::Plain,
                     Some(side) if side.keeps_context => {
-                        let inflater = Inflater::new(side.window, true);
+                        let inflater = Inflater::new(true);
                         Incoming::WithContext(Box::new(
                             inflater.map_err(|lack| End::Failed(lack.into()))?,
                         ))

@@ -63,7 +63,7 @@ fn what_keeps_context_is_held_until_the_end() {
     let offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
     client.send(&handshake("/ws/echo", offer));
     let window = WindowBits::new(12).expect("in range");
-    let inflater = Inflater::new(window, true).expect("memory");
+    let inflater = Inflater::new(true).expect("memory");
     let mut client = server.opened_with(client, Incoming::WithContext(Box::new(inflater)));
     let least = Inflater::BYTES + Deflater::bytes(window);
     let content = "the same again, ".repeat(20);

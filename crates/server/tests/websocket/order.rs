@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use server::{Command, Compression, MessageKind};
-use wire::websocket::{Incoming, Inflater, WindowBits};
+use wire::websocket::{Incoming, Inflater};
 
 use crate::harness::Server;
 use crate::harness::websocket::{Arrived, WebSocketClient, handshake};
@@ -48,12 +48,11 @@ fn compressions() -> impl Strategy<Value = Compression> {
 fn open(server: &mut Server, compression: Compression) -> WebSocketClient {
     let client = server.connect();
     client.send(&handshake(TARGET, OFFER));
-    let window = WindowBits::new(12).expect("a window");
     let incoming = match compression {
         Compression::Off => Incoming::Plain,
         Compression::Messages { .. } => Incoming::WithoutContext(None),
         Compression::Context { .. } => {
-            let inflater = Inflater::new(window, true).expect("memory");
+            let inflater = Inflater::new(true).expect("memory");
             Incoming::WithContext(Box::new(inflater))
         }
     };

@@ -163,7 +163,7 @@ impl World {
             }
             Compression::Context { level } => {
                 let window = WindowBits::new(12).expect("a window");
-                let inflater = Inflater::new(window, true).expect("memory");
+                let inflater = Inflater::new(true).expect("memory");
                 let deflater = Deflater::new(level, window, true).expect("memory");
                 (
                     DEFLATE,

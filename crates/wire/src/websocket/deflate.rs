@@ -143,8 +143,8 @@ fn without_tail(out: &mut Vec<u8>) -> Result<(), NotDeflated> {
 /// Decompresses messages.
 #[derive(Debug)]
 pub struct Inflater {
+    /// With the greatest window, whatever the peer's is: it takes as much memory, and starting anew costs no allocation.
     decompress: Decompress,
-    window: WindowBits,
     /// Whether a later message may refer to an earlier one.
     keeps_context: bool,
 }
@@ -153,35 +153,20 @@ impl Inflater {
     /// Memory of one, in bytes, besides its record: as zlib-rs allocates it, with the greatest window for every peer.
     pub const BYTES: usize = 47_680;
 
-    /// A decompressor for a peer that uses `window`.
+    /// A decompressor for a peer with any window.
     ///
     /// # Errors
     /// If there is no memory for it.
-    pub fn new(window: WindowBits, keeps_context: bool) -> Result<Inflater, NoMemory> {
-        Inflater::reserved(window, keeps_context, reserve_exact)
+    pub fn new(keeps_context: bool) -> Result<Inflater, NoMemory> {
+        Inflater::reserved(keeps_context, reserve_exact)
     }
 
-    fn reserved(
-        window: WindowBits,
-        keeps_context: bool,
-        reserve: Reserve,
-    ) -> Result<Inflater, NoMemory> {
+    fn reserved(keeps_context: bool, reserve: Reserve) -> Result<Inflater, NoMemory> {
         check_room(Inflater::BYTES, reserve)?;
         Ok(Inflater {
-            decompress: Decompress::new_with_window_bits(false, window.get()),
-            window,
+            decompress: Decompress::new_with_window_bits(false, WindowBits::MAX.get()),
             keeps_context,
         })
-    }
-
-    /// Starts a new stream.
-    fn reset(&mut self, reserve: Reserve) -> Result<(), NoMemory> {
-        if self.window != WindowBits::MAX {
-            // It is replaced by another one.
-            check_room(Inflater::BYTES, reserve)?;
-        }
-        self.decompress.reset(false);
-        Ok(())
     }
 
     /// Appends what the next part of a message decompresses to, until `out` has `bytes_max`.
@@ -210,7 +195,7 @@ impl Inflater {
             }
             match status {
                 // A last block (RFC 7692 7.2.3.4): what follows is a new stream, whose compressor has started anew.
-                Status::StreamEnd => self.reset(reserve)?,
+                Status::StreamEnd => self.decompress.reset(false),
                 _ if out.len() == out.capacity() => continue,
                 _ if taken == 0 && made == 0 => return finished(rest),
                 _ => {}
@@ -244,16 +229,16 @@ impl Inflater {
         self.inflate(&TAIL, out, bytes_max, reserve)?;
         match self.keeps_context {
             true => Ok(()),
-            false => self.restart(reserve),
+            false => self.restart(),
         }
     }
 
     /// Forgets the message. One that ended within a block is detected, as the stream cannot end there; with context, the next message shows
     /// it.
-    fn restart(&mut self, reserve: Reserve) -> Result<(), Failure> {
+    fn restart(&mut self) -> Result<(), Failure> {
         let mut nothing = Vec::with_capacity(1);
         let (_, _, status) = self.step(&LAST_BLOCK, &mut nothing)?;
-        self.reset(reserve)?;
+        self.decompress.reset(false);
         match (status, nothing.as_slice()) {
             (Status::StreamEnd, []) => Ok(()),
             _ => Err(Failure::NotDeflated),
@@ -287,7 +272,7 @@ impl Inflaters {
     pub(super) fn lend(&mut self, reserve: Reserve) -> Result<Box<Inflater>, NoMemory> {
         match self.free.pop() {
             Some(free) => Ok(free),
-            None => Inflater::reserved(WindowBits::MAX, false, reserve).map(Box::new),
+            None => Inflater::reserved(false, reserve).map(Box::new),
         }
     }
 

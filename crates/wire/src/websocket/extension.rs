@@ -170,12 +170,12 @@ impl Offer {
             Preference::WithoutContext => (false, WindowBits::MAX),
             Preference::WithContext(window) => (true, window),
         };
-        // The client's window can be reduced only if it says that it can. A window of 256 octets fits into one of 512.
-        let client_limit = self.client_window.map_or(WindowBits::MAX, |bits| {
-            WindowBits::new(bits.max(9))
-                .unwrap_or(WindowBits::MAX)
-                .min(wanted)
-        });
+        // The client's window can be reduced only if it says that it can, and the response names no greater one than the offer (RFC 7692
+        // 7.1.2.2): none at all for a client that keeps to 256 octets anyway.
+        let client_limit = match self.client_window.map(WindowBits::new) {
+            Some(Some(bits)) => bits.min(wanted),
+            Some(None) | None => WindowBits::MAX,
+        };
         Some(Agreement {
             server: Side {
                 keeps_context: keeps_context && !self.server_without_context,
