@@ -28,7 +28,7 @@ UNSAFE = {
     "crates/net/src/shared.rs": 2,
     "crates/net/src/sigpipe.rs": 2,
     "crates/net/src/sys.rs": 2,
-    "crates/py/src/ffi.rs": 43,
+    "crates/py/src/ffi.rs": 46,
     "crates/py/src/ffi/allocator.rs": 7,
     "crates/py/src/ffi/construction.rs": 12,
     "crates/py/src/ffi/cell.rs": 4,

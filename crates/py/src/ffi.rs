@@ -209,6 +209,21 @@ pub(crate) fn attributes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     Ok(dict.cast_into()?)
 }
 
+/// Whether an object has a dict of attributes by now; `None` if its type does not say where it has one.
+#[inline]
+pub(crate) fn has_attributes(object: &Bound<'_, PyAny>) -> Option<bool> {
+    // SAFETY: the type of an object that lives.
+    let offset = unsafe { (*object.get_type_ptr()).tp_dictoffset };
+    // Below 0 the place depends on the object's length, or is before it.
+    if offset <= 0 {
+        return None;
+    }
+    // SAFETY: a type with an offset keeps the dict, or null, there in each instance.
+    let place = unsafe { object.as_ptr().byte_offset(offset) }.cast::<*mut ffi::PyObject>();
+    // SAFETY: as above; the interpreter is attached, so it does not change meanwhile.
+    Some(!unsafe { *place }.is_null())
+}
+
 /// Returns true for an object with `__next__`.
 pub(crate) fn is_iterator(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: any object may be passed.

@@ -46,8 +46,8 @@ pub(crate) struct Idle {
     /// The references to the task when it was new and current.
     references: OurReferences,
     name: Py<PyAny>,
-    /// The task's own attributes: an empty dict that only the task and we reference.
-    attributes: Py<PyDict>,
+    /// The task's own attributes, if it does not say whether it has any: an empty dict that only the task and we reference.
+    attributes: Option<Py<PyDict>>,
 }
 
 impl Asyncio {
@@ -246,9 +246,13 @@ impl Idle {
             .call((request_coroutine.clone_ref(py),), Some(&keywords))?;
         let first_step = asyncio.take_back(py, &task)?;
         lending.show(&task, false)?;
+        let attributes = match ffi::has_attributes(&task) {
+            Some(false) => None,
+            _ => Some(ffi::attributes(&task)?.unbind()),
+        };
         Ok(Idle {
             name: lending.get_name.read(&task)?.unbind(),
-            attributes: ffi::attributes(&task)?.unbind(),
+            attributes,
             references: OurReferences::now(&task),
             task: task.unbind(),
             request_coroutine,
@@ -274,9 +278,12 @@ impl Idle {
     #[inline]
     pub(crate) fn is_kept(&self, py: Python<'_>, lending: &Lending) -> bool {
         let task = self.task.bind(py);
-        !self.references.are_all(py, &self.task)
-            || !BESIDE_TASK.are_all(py, &self.attributes)
-            || !self.attributes.bind(py).is_empty()
+        let has_attributes = match &self.attributes {
+            None => ffi::has_attributes(task) != Some(false),
+            Some(own) => !BESIDE_TASK.are_all(py, own) || !own.bind(py).is_empty(),
+        };
+        has_attributes
+            || !self.references.are_all(py, &self.task)
             || !BESIDE_TASK.are_all(py, &self.request_coroutine)
             || !lending.get_name.reads(task, self.name.bind(py))
             || !lending.must_cancel.reads(task, &PyBool::new(py, false))
