@@ -86,6 +86,7 @@ PROTOCOL = re.compile(
 PACKAGES = {
     "config": {"_core", "errors"},
     "doctor": {"errors", "flags"},
+    "fleet": {"_core", "config", "errors", "flags", "load", "quantity"},
     "interface": {"_core", "config", "errors", "web"},
     "lab": {"_core", "errors", "flags", "lazy_group", "quantity"},
     "load": {"_core", "config", "errors", "flags", "quantity"},

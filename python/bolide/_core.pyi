@@ -45,6 +45,8 @@ __all__ = [
     "follow",
     "is_release_build",
     "memory_file",
+    "merged_progress",
+    "merged_report",
     "metrics",
     "opened_key",
     "self_signed",
@@ -137,6 +139,8 @@ class Load:
     `timeout_s` 5, `deadline_s` None, `requests`* (list of dict); one of `duration_s`,
     `requests_total` and `stages` (list of dict: `duration_s` with `rate_per_s` or `connections`,
     the first one also `start_rate_per_s` or `start_connections`); `rate_per_s` (open loop).
+    `part` (`threads_before`, `threads_all`) makes it a part of a load of several runs, to which
+    connections, requests and rates then apply. With `is_gated` the load waits for `begin`.
 
     A request's keys: `method` "GET", `target` "/", `host` (made from the address), `field_lines`
     (list of tuples), `content` (bytes), `weight` 1, `expected_status` (None: 200 to 299),
@@ -162,8 +166,25 @@ class Load:
     def wait(self, timeout_s: float) -> bool:
         """Wait, and return whether the run has ended; other threads run meanwhile."""
 
+    def is_ready(self) -> bool:
+        """Return whether the connections of a gated run are open, as far as they could be."""
+
+    def begin(self, at_ns: int) -> None:
+        """Start the load of a gated run at this time of the monotonic clock."""
+
     def stop(self) -> None:
         """End the run early; the report covers the time until then."""
+
+    def snapshot(self) -> str:
+        """Return the progress since the last call in the form that `merged_progress` takes."""
+
+    def record(self) -> str:
+        """Return the counts of the run in the form that `merged_report` takes.
+
+        Raises:
+            OSError: A thread could not start.
+            RuntimeError: The run has not ended.
+        """
 
     def progress(self) -> str:
         """Return the progress since the last call, as a JSON object."""
@@ -174,6 +195,22 @@ class Load:
         Raises:
             RuntimeError: The run has not ended.
         """
+
+def merged_progress(snapshots: Sequence[str]) -> str:
+    """Return the progress of runs that take place at the same time, as a JSON object.
+
+    Raises:
+        ValueError: There is none, or one is not what `Load.snapshot` returns.
+    """
+
+def merged_report(records: Sequence[str]) -> str:
+    """Return the report of runs that took place at the same time, as a JSON object.
+
+    Counts and histograms are added up; percentiles are those of the sum.
+
+    Raises:
+        ValueError: There is none, or one is not what `Load.record` returns.
+    """
 
 @final
 class Siblings:

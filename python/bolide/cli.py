@@ -1,4 +1,4 @@
-"""The command `bolide`: serve, status, reload, upgrade, stop, top, load, race, ceiling, doctor.
+"""The command `bolide`: serve, status, reload, upgrade, stop, top, load, agent, race and others.
 
 A user's mistake results in one line on standard error and exit code 2. The flags of `serve` are
 generated from the option table in `settings.py`; this file declares none of them.
@@ -39,6 +39,7 @@ CONTENT_BYTES_MAX = 1 << 30
 FILE = click.Path(path_type=Path)
 
 LAZY = {
+    "agent": "bolide.fleet.command",
     "doctor": "bolide.doctor.command",
     "load": "bolide.load.command",
     "race": "bolide.lab.command",

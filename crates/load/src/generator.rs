@@ -21,6 +21,7 @@ mod load_thread;
 mod mix;
 mod pipeline;
 mod plan;
+mod record;
 mod report;
 mod run;
 mod schedule;
@@ -33,8 +34,9 @@ pub use channel::WebSocketReport;
 pub use dialogue::Dialogue;
 pub use error::{ErrorClass, Errors};
 pub use plan::{
-    Address, Expectation, Limit, Pattern, Plan, Protocol, Request, Shape, Stage, WebSocket,
+    Address, Expectation, Limit, Part, Pattern, Plan, Protocol, Request, Shape, Stage, WebSocket,
 };
+pub use record::{Record, Snapshot};
 pub use report::{Lag, Latency, Progress, Report, Second, Served};
 pub use run::{Run, run};
 pub use tls::{Tls, TlsReport};

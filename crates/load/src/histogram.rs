@@ -3,6 +3,8 @@
 //! Every power of two is divided into 128 equal buckets. A value is read back as the middle of its bucket, so the error is at most half a
 //! bucket: 1/256 of the value.
 
+use serde::{Deserialize, Serialize};
+
 const BUCKETS_LOG2: u32 = 7;
 const BUCKETS: usize = 1 << BUCKETS_LOG2;
 const GROUPS: usize = 64 - BUCKETS_LOG2 as usize + 1;
@@ -17,8 +19,8 @@ pub struct Histogram {
     sum: u128,
 }
 
-/// A compact copy of a histogram: its non-empty buckets.
-#[derive(Clone, Debug)]
+/// A compact copy of a histogram: its non-empty buckets, by their numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Packed {
     counts: Vec<(u32, u64)>,
     total: u64,
@@ -155,6 +157,40 @@ impl Default for Histogram {
     }
 }
 
+impl Packed {
+    /// The histogram that was copied.
+    pub fn unpacked(&self) -> Histogram {
+        let mut all = Histogram::new();
+        all.merge_packed(self);
+        all
+    }
+
+    /// Adds everything that `other` counted.
+    pub fn merge(&mut self, other: &Packed) {
+        if other.total > 0 {
+            let mut all = self.unpacked();
+            all.merge_packed(other);
+            *self = all.packed();
+        }
+    }
+
+    /// Whether it can be a copy of a histogram: it may have come from another machine.
+    pub fn is_sound(&self) -> bool {
+        let is_bucket = |it: &(u32, u64)| (it.0 as usize) < GROUPS * BUCKETS;
+        let counted = self
+            .counts
+            .iter()
+            .try_fold(0u64, |sum, it| sum.checked_add(it.1));
+        self.counts.iter().all(is_bucket) && counted == Some(self.total)
+    }
+}
+
+impl Default for Packed {
+    fn default() -> Packed {
+        Histogram::new().packed()
+    }
+}
+
 fn bucket(value: u64) -> usize {
     let group = (u64::BITS - value.leading_zeros()).saturating_sub(BUCKETS_LOG2);
     if group == 0 {
@@ -207,6 +243,25 @@ mod tests {
             assert!(next == last || next == last + 1, "{value}");
             last = next;
         }
+    }
+
+    #[test]
+    fn copies_are_added_up_exactly() {
+        let (mut low, mut high, mut all) = (Histogram::new(), Histogram::new(), Histogram::new());
+        for value in (1..2_000_000_000).step_by(999_983) {
+            let part = if value % 2 == 0 { &mut low } else { &mut high };
+            part.record(value, value % 7);
+            all.record(value, value % 7);
+        }
+        let mut sum = low.packed();
+        sum.merge(&high.packed());
+        assert!(sum.is_sound());
+        assert_eq!(sum, all.packed());
+        assert_eq!(sum.unpacked().percentile(99.9), all.percentile(99.9));
+        sum.merge(&Packed::default());
+        assert_eq!(sum, all.packed());
+        sum.total += 1;
+        assert!(!sum.is_sound());
     }
 
     #[test]

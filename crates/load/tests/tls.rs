@@ -112,11 +112,11 @@ fn over(tls: Tls, plan: Plan) -> Plan {
     }
 }
 
-fn failures(report: &Report) -> Vec<(&'static str, u64)> {
+fn failures(report: &Report) -> Vec<(&str, u64)> {
     let tls = report.tls.as_ref().expect("TLS");
     tls.failures
         .iter()
-        .map(|(name, count)| (*name, *count))
+        .map(|(name, count)| (name.as_str(), *count))
         .collect()
 }
 

@@ -39,6 +39,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )?)?;
     module.add_function(wrap_pyfunction!(tools::ceiling, module)?)?;
     module.add_class::<tools::Load>()?;
+    module.add_function(wrap_pyfunction!(tools::merged_report, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::merged_progress, module)?)?;
     module.add_class::<native::response::Response>()?;
     module.add_class::<native::request::Request>()?;
     module.add_class::<native::websocket::WebSocket>()?;

@@ -12,7 +12,7 @@ use net::Pair;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
-pub(crate) use load::Load;
+pub(crate) use load::{Load, merged_progress, merged_report};
 
 /// How often the ceiling checks for signals: one that arrives while it is busy interrupts no wait.
 const SIGNALS_EVERY: Duration = Duration::from_millis(200);

@@ -16,10 +16,9 @@ import click
 
 from bolide.errors import ConfigError, Error
 from bolide.load import (
-    destination,
     display,
     like,
-    local_server,
+    place,
     plan,
     record,
     run,
@@ -29,6 +28,7 @@ from bolide.load import (
 from bolide.load import threshold as thresholds
 from bolide.load.flags import SECTIONS, SectionedCommand
 from bolide.load.options import Options
+from bolide.load.place import Place
 from bolide.load.requestfile import content_of
 from bolide.load.threshold import Threshold
 from bolide.load.verdict import has_responses, sentences
@@ -38,6 +38,7 @@ from bolide.load.views.run_result import RunResult
 
 EXIT_NOT_MET = 1
 EXIT_NO_RESPONSE = 3
+EXIT_INVALID = 4
 EXIT_INTERRUPTED = 130
 TRIAL_S = 5.0
 """How long a trial of `--find` takes without `--duration`."""
@@ -63,20 +64,22 @@ def _load(context: click.Context, /, **given: Any) -> None:
 
     URL is http://HOST:PORT/PATH, https://..., ws://..., wss://... or unix:PATH. Several URLs of one
     server may be given; URL*3 has a weight of 3. Exit code: 0 success, 1 a --require is not met, 2
-    a mistake in the command, 3 no response at all, 130 interrupted or terminated (after the
-    report). docs/load.md explains each figure.
+    a mistake in the command, 3 no response at all, 4 a fleet's result is not valid, 130 interrupted
+    or terminated (after the report). docs/load.md explains each figure.
     """
     # `timeout` and `kill` end it like Ctrl-C, so that no measurement is lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    fleet = given.pop("fleet")
     output = {name: given.pop(name) for name in ("as_json", "as_csv", "view", "quiet", "find")}
     if sum(bool(output[name]) for name in ("as_json", "as_csv", "view")) > 1:
         raise ConfigError("--json, --csv and --view each set the output; give one of them")
     conditions = [thresholds.read(text) for text in given.pop("require")]
     view, options = _options(context, given)
     output["view"] = output["view"] or (None if output["as_json"] or output["as_csv"] else view)
-    if output["find"]:
-        sys.exit(_find(options, output, conditions))
-    sys.exit(_measure(options, output, conditions))
+    run_one = _find if output["find"] else _measure
+    with place.opened(fleet) as where:
+        code = run_one(options, output, conditions, where)
+    sys.exit(code)
 
 
 load = SectionedCommand(
@@ -139,26 +142,24 @@ def _expected_content(text: str | None) -> bytes | None:
     return content_of(Path(text[1:])) if text.startswith("@") else os.fsencode(text)
 
 
-def _measure(options: Options, output: dict[str, Any], conditions: list[Threshold]) -> int:
+def _measure(
+    options: Options, output: dict[str, Any], conditions: list[Threshold], where: Place
+) -> int:
     """Run once and print the result; return the exit code."""
-    where = destination.find(options.urls, options.target, options.proxy)
-    the_plan = plan.build(options, where)
+    server = where.find(options)
+    the_plan = plan.build(options, server)
     shown = display.choose(sys.stderr, output["quiet"])
-    shared = _shared(the_plan)
-    outcome = run.run(the_plan, shown, stop_after_s=options.stop_after_s)
+    shared = where.shared_processors(the_plan)
+    outcome = run.run(the_plan, shown, where.make_engine, options.stop_after_s)
     outcome.report["shared_processors"] = shared
-    result = RunResult(outcome.report, the_plan, options, where)
-    _print(result, output, conditions)
+    result = RunResult(outcome.report, the_plan, options, server)
+    _print(result, output, conditions, where)
     return _exit_code(outcome, conditions)
 
 
-def _shared(the_plan: plan.Plan) -> list[int]:
-    """Return the processors that the load takes from a server on this machine."""
-    address, cpus = the_plan["address"], the_plan["cpus"]
-    return local_server.shared_processors(address, cpus, the_plan["threads"])
-
-
-def _find(options: Options, output: dict[str, Any], conditions: list[Threshold]) -> int:
+def _find(
+    options: Options, output: dict[str, Any], conditions: list[Threshold], where: Place
+) -> int:
     """Search for the highest rate that meets a condition; return the exit code."""
     threshold = thresholds.read(output["find"], "--find")
     if options.requests or options.stages or options.ramp_up_s:
@@ -169,25 +170,25 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
     if output["view"] or output["as_csv"]:
         raise ConfigError("--find prints trials, not one run; leave out --view, --csv and --like")
     options = replace(options, duration_s=options.duration_s or TRIAL_S)
-    where = destination.find(options.urls, options.target, options.proxy)
+    server = where.find(options)
     is_terminal = sys.stderr.isatty()  # elsewhere one line per trial is enough
     shown = display.choose(sys.stderr, output["quiet"] or not is_terminal)
 
     def measure(rate: float) -> run.Outcome:
-        return run.run(plan.build(replace(options, rate=rate), where), shown)
+        return run.run(plan.build(replace(options, rate=rate), server), shown, where.make_engine)
 
     def show_trial(trial: search.Trial) -> None:
         if not output["quiet"]:
             click.echo(search.trial_text(trial, threshold), err=True)
 
-    shared = _shared(plan.build(options, where))
+    shared = where.shared_processors(plan.build(options, server))
     start = options.rate or search.START_PER_S
     found = search.find(threshold, measure, show_trial, start, options.sleepless)
     shown_trial = found.held or found.failed or found.interrupted or found.trials[-1]
-    the_plan = plan.build(replace(options, rate=shown_trial.rate_per_s), where)
+    the_plan = plan.build(replace(options, rate=shown_trial.rate_per_s), server)
     shown_trial.report["shared_processors"] = shared
-    result = RunResult(shown_trial.report, the_plan, options, where)
-    _print(result, output, conditions, find=search.as_data(found))
+    result = RunResult(shown_trial.report, the_plan, options, server)
+    _print(result, output, conditions, where, find=search.as_data(found))
     if not output["as_json"]:
         _echo("\n" + "\n".join(search.result_text(found)))
     if found.interrupted:
@@ -199,14 +200,19 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
 
 
 def _print(
-    result: RunResult, output: dict[str, Any], conditions: list[Threshold], **more: Any
+    result: RunResult,
+    output: dict[str, Any],
+    conditions: list[Threshold],
+    where: Place,
+    **more: Any,
 ) -> None:
     """Print the requested output; warnings go to standard error if programs read the output."""
     if output["as_json"]:
         _echo(record.as_json(result.report, result.plan, conditions, **more))
         return
     if not output["as_csv"] and not output["view"]:
-        page = summary.page(result.report, result.plan, result.destination)
+        lines = where.lines(result.report)
+        page = summary.page(result.report, result.plan, result.destination, lines)
         _echo(page)
         return
     page = VIEWS[output["view"]](result) if output["view"] else ""
@@ -253,4 +259,6 @@ def _exit_code(outcome: run.Outcome, conditions: list[Threshold]) -> int:
         click.echo(f"bolide: not met: {each.text!r}: {value}", err=True)
     if not has_responses(outcome.report):
         return EXIT_NO_RESPONSE
-    return EXIT_NOT_MET if missed else 0
+    if missed:
+        return EXIT_NOT_MET
+    return EXIT_INVALID if outcome.report.get("invalid") else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
@@ -40,10 +41,33 @@ class Destination:
     is_websocket: bool = False
 
 
-def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destination:
+def listening(name: str, port: int, url: str) -> str:
+    """Return the first address of a name that accepts a connection; `url` is for messages.
+
+    Raises:
+        ConfigError: the name is unknown.
+        Error: no server listens there.
+    """
+    try:
+        with socket.create_connection((name, port), CONNECT_S) as probe:
+            return str(Address(*probe.getpeername()[:2]))
+    except (socket.gaierror, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a host name"
+        raise ConfigError(f"{url}: no address for {name!r}: {reason}") from None
+    except OSError as error:
+        raise Error(f"{url}: cannot connect: {error.strerror or error}") from None
+
+
+def find(
+    urls: tuple[str, ...],
+    target: str = "",
+    proxy: str = "",
+    locate: Callable[[str, int, str], str] = listening,
+) -> Destination:
     """Parse the URLs and find the address at which their server listens.
 
-    A name may have several addresses; the first that accepts a connection is used.
+    A name may have several addresses; the first that accepts a connection is used. `locate` finds
+    it, from the name, the port and the URL.
 
     Raises:
         ConfigError: a URL is malformed, a name is unknown, or the URLs name several servers.
@@ -71,7 +95,7 @@ def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destinatio
         via = _proxy(proxy)
         targets = tuple((f"http://{host}:{port}{path}", weight) for path, weight in targets)
     return Destination(
-        address=_listening(*via, urls[0]),
+        address=locate(*via, urls[0]),
         host=host if port == PORTS[scheme] else f"{host}:{port}",
         name=name,
         port=port,
@@ -157,15 +181,3 @@ def _proxy(text: str) -> tuple[str, int]:
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
         raise ConfigError(f"{text!r} is not a proxy; give HOST:PORT")
     return host.strip("[]"), int(port)
-
-
-def _listening(name: str, port: int, url: str) -> str:
-    """Return the first address of a name that accepts a connection."""
-    try:
-        with socket.create_connection((name, port), CONNECT_S) as probe:
-            return str(Address(*probe.getpeername()[:2]))
-    except (socket.gaierror, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not a host name"
-        raise ConfigError(f"{url}: no address for {name!r}: {reason}") from None
-    except OSError as error:
-        raise Error(f"{url}: cannot connect: {error.strerror or error}") from None

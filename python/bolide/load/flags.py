@@ -111,6 +111,11 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
         _count("-t --threads", "Threads, which share the connections. [1]", 1),
         _value("--cpus", "LIST", "Processors to which threads are bound: 0,2-3.", default=""),
         _switch("--sleepless", "Poll without sleeping."),
+        _value(
+            "--fleet",
+            "FLEET",
+            "Several machines: tcp://HOST:PORT of their scheduler, or local:N (docs/fleet.md).",
+        ),
     ),
     "Output": (
         _switch("--json as_json", "Print the report and the plan as JSON."),

@@ -65,7 +65,7 @@ class Outcome:
 def run(
     plan: Plan,
     display: Display,
-    make_engine: MakeEngine | None = None,
+    make_engine: MakeEngine = _core.Load,
     stop_after_s: float | None = None,
 ) -> Outcome:
     """Run the plan to its end, to an interrupt, or until `stop_after_s` seconds have passed.
@@ -75,7 +75,7 @@ def run(
         Error: the engine does not end.
     """
     try:
-        engine = (make_engine or _core.Load)(plan)
+        engine = make_engine(plan)
         engine.start()
     except (OSError, ValueError, OverflowError) as error:
         raise ConfigError(_sentence(error)) from None

@@ -141,6 +141,8 @@ def failure(threshold: Threshold, report: Report) -> str:
         return f"{report['failed']:,} of {total:,} failed ({verdict.failures_text(report)})"
     if not threshold.is_met(report):
         return threshold.value_text(report)
+    if report.get("invalid"):
+        return str(report["invalid"][0])
     share = report["achieved_share"]
     if share is not None and share < verdict.ACHIEVED_SHARE:
         return f"only {share:.1%} of the rate was achieved"
@@ -157,8 +159,14 @@ def limit(search: Search) -> str:
     if search.threshold.is_latency:
         lag_max_us = LAG_SHARE * search.threshold.limit
     is_busy = verdict.is_generator_bound(report, search.is_sleepless)
-    is_generator = is_busy or lag_us > lag_max_us
+    is_starved = not search.is_sleepless and _has_no_time(report)
+    is_generator = is_busy or is_starved or lag_us > lag_max_us
     return "generator" if is_generator else "server"
+
+
+def _has_no_time(report: Report) -> bool:
+    """Return whether a thread of the generator always worked or waited for a processor."""
+    return (report.get("generator_runnable") or 0.0) >= verdict.BUSY_SHARE
 
 
 def trial_text(trial: Trial, threshold: Threshold) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bolide import quantity
@@ -18,13 +19,16 @@ _SAMPLES_MIN = {"p99": 100, "p99_9": 1_000, "p99_99": 10_000}
 """With fewer latencies than this, the percentile equals the maximum."""
 
 
-def page(report: Report, plan: dict[str, Any], destination: Destination) -> str:
-    """Format the whole page, without a newline at its end."""
+def page(
+    report: Report, plan: dict[str, Any], destination: Destination, place: Sequence[str] = ()
+) -> str:
+    """Format the whole page, without a newline at its end; `place` is where the load ran."""
     sections = [
         [_title(plan, destination)],
         _figures(report, plan),
         _latencies(report),
         _histogram(report),
+        list(place),
         [f"note: {sentence}" for sentence in verdict.sentences(report, plan)],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section)

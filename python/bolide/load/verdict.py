@@ -46,6 +46,7 @@ def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
 def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
     """Return every warning that applies, the most serious first."""
     found = [
+        *(f"the result is not valid: {reason}" for reason in report.get("invalid") or ()),
         _nothing(report),
         _failures(report, plan),
         _tls(report),

@@ -13,6 +13,8 @@ const NOTICE_NS: u64 = 20_000_000;
 
 /// One for each run.
 pub(super) struct Board {
+    /// The load waits for `start`, however many connections are open.
+    is_gated: bool,
     /// Threads that are still opening connections.
     opening: AtomicUsize,
     /// When the warm-up starts; 0: connections are still being opened.
@@ -35,8 +37,9 @@ pub(super) struct Live {
 }
 
 impl Board {
-    pub(super) fn new(threads: usize) -> Board {
+    pub(super) fn new(threads: usize, is_gated: bool) -> Board {
         Board {
+            is_gated,
             opening: AtomicUsize::new(threads),
             origin_ns: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
@@ -49,17 +52,23 @@ impl Board {
         }
     }
 
-    /// Starts the load now, however many connections are open.
-    pub(super) fn start(&self, now_ns: u64) {
-        self.origin_ns.store(now_ns, Ordering::Relaxed);
+    /// Starts the load at this time, however many connections are open.
+    pub(super) fn start(&self, at_ns: u64) {
+        self.origin_ns.store(at_ns, Ordering::Relaxed);
     }
 
-    /// A thread has opened its connections; after the last one the load starts.
+    /// A thread has opened its connections; after the last one the load starts, unless it waits for `start`.
     pub(super) fn has_opened(&self, threads: usize) {
-        if self.opening.fetch_sub(1, Ordering::AcqRel) == 1 && self.origin_ns().is_none() {
+        let is_last = self.opening.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && self.origin_ns().is_none() && !self.is_gated {
             let notice_ns = if threads > 1 { NOTICE_NS } else { 0 };
             self.start(precise_ns() + notice_ns);
         }
+    }
+
+    /// Whether all threads have opened their connections.
+    pub(super) fn is_opened(&self) -> bool {
+        self.opening.load(Ordering::Acquire) == 0
     }
 
     /// When the load starts or started, if that is known.

@@ -37,7 +37,7 @@ impl Dialogue {
             requests: Requests::new(&plan),
             messages: Messages::new(&plan)?,
             kinds: plan.requests.iter().map(Kind::new).collect(),
-            board: Board::new(1),
+            board: Board::new(1, false),
             tls: None,
             plan,
         };

@@ -1,5 +1,8 @@
 //! The ways in which requests fail, and their counts.
 
+use std::collections::BTreeMap;
+
+use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The ways in which a request fails.
@@ -135,5 +138,19 @@ impl Serialize for Errors {
             map.serialize_entry(class.name(), &count)?;
         }
         map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Errors {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Errors, D::Error> {
+        let counts = BTreeMap::<String, u64>::deserialize(deserializer)?;
+        let mut errors = Errors::default();
+        for (name, count) in counts {
+            let mut classes = ErrorClass::ALL.into_iter();
+            let class = classes.find(|it| it.name() == name);
+            let class = class.ok_or_else(|| D::Error::custom("there is no such class"))?;
+            errors.add(class, count);
+        }
+        Ok(errors)
     }
 }

@@ -84,6 +84,9 @@ pub(super) struct Outcome {
     pub(super) served: Vec<u64>,
     pub(super) length_ns: u64,
     pub(super) cpu_ns: u64,
+    /// The same with the time that it waited for a processor; `None`: the kernel does not report that.
+    pub(super) runnable_ns: Option<u64>,
+    pub(super) start_late_ns: Option<u64>,
 }
 
 pub(super) struct LoadThread {
@@ -117,6 +120,10 @@ pub(super) struct LoadThread {
     opened: u64,
     /// Until then the open connections wait for the others, so that all of them get opened.
     opening_end_ns: Option<u64>,
+    /// The connections are open, and the load waits for its start.
+    awaits_start: bool,
+    /// How long after its start the load that waited for it started.
+    start_late_ns: Option<u64>,
     tick: usize,
     /// Open loop: when requests are due, and when the next one is.
     schedule: Option<Schedule>,
@@ -142,10 +149,7 @@ impl LoadThread {
     /// If no descriptor is left for the poller, or the path of a UNIX socket is too long.
     pub(super) fn new(common: Arc<Common>, index: usize) -> io::Result<LoadThread> {
         let plan = &common.plan;
-        let share = |total: u64| {
-            let threads = plan.threads as u64;
-            total / threads + u64::from((index as u64) < total % threads)
-        };
+        let share = |total| plan.share(total, index);
         let schedule = schedule(plan, index);
         let rules = Rules {
             is_open_loop: schedule.is_some(),
@@ -170,13 +174,15 @@ impl LoadThread {
             credit: plan.requests_total().map_or(u64::MAX, share),
             under_way: 0,
             // Threads start at different positions of the cycle.
-            cursor: common.mix.advanced(0, index as u32),
+            cursor: common.mix.advanced(0, plan.thread_number(index) as u32),
             target: connections.len(),
             connections,
             unopened: 0,
             opening: 0,
             opened: 0,
             opening_end_ns: Some(precise_ns() + OPENING_NS),
+            awaits_start: false,
+            start_late_ns: None,
             tick: 0,
             schedule,
             due_ns: u64::MAX,
@@ -294,8 +300,9 @@ impl LoadThread {
         if let Shape::Connections(stages) = &self.common.plan.shape {
             let elapsed_ns = now_ns.saturating_sub(self.window.start_ns);
             let all = connections_at(stages, std::time::Duration::from_nanos(elapsed_ns));
-            let threads = self.common.plan.threads;
-            self.target = (all.round() as usize + threads - 1 - self.index) / threads;
+            let threads = self.common.plan.threads_all();
+            let number = self.common.plan.thread_number(self.index);
+            self.target = (all.round() as usize + threads - 1 - number) / threads;
         }
         self.fill();
         self.sweep();
@@ -304,20 +311,27 @@ impl LoadThread {
 
     /// Makes sure that the load starts when all threads have opened their connections.
     fn start_window(&mut self) {
-        if let Some(end_ns) = self.opening_end_ns
-            && (self.is_open() || self.now_ns >= end_ns)
-        {
-            self.opening_end_ns = None;
+        let is_over = |end_ns| self.is_open() || self.now_ns >= end_ns;
+        if !self.awaits_start && self.opening_end_ns.is_some_and(is_over) {
             self.common.board.has_opened(self.common.plan.threads);
-            self.resume();
+            self.awaits_start = self.common.plan.is_gated;
+            if !self.awaits_start {
+                self.opening_end_ns = None;
+                self.resume();
+            }
         }
-        if self.window.is_known() {
-            return;
-        }
-        if let Some(origin_ns) = self.common.board.origin_ns() {
+        if !self.window.is_known()
+            && let Some(origin_ns) = self.common.board.origin_ns()
+        {
             self.window.set(origin_ns);
             self.tally.start_ns = self.window.start_ns;
             self.look_ahead();
+        }
+        if self.awaits_start && self.now_ns >= self.window.origin_ns {
+            self.awaits_start = false;
+            self.opening_end_ns = None;
+            self.start_late_ns = Some(self.now_ns - self.window.origin_ns);
+            self.resume();
         }
     }
 
@@ -330,7 +344,8 @@ impl LoadThread {
 
     /// Whether requests are assigned to connections that are open.
     fn opens_without_requests(&self) -> bool {
-        self.schedule.is_some() || self.common.plan.protocol.is_broadcast()
+        let is_waiting = self.common.plan.is_gated && self.opening_end_ns.is_some();
+        is_waiting || self.schedule.is_some() || self.common.plan.protocol.is_broadcast()
     }
 
     fn end_second(&mut self) {
@@ -363,6 +378,7 @@ impl LoadThread {
 
     fn outcome(mut self, events: &mut Events) -> io::Result<Outcome> {
         let (length_ns, cpu_ns) = self.window.spent_ns();
+        let runnable_ns = self.window.waited_ns().map(|it| cpu_ns + it);
         let overdue = self.overdue();
         let (under_way, offered) = (self.under_way, self.offered);
         self.await_surplus(events)?;
@@ -382,6 +398,8 @@ impl LoadThread {
             served: used.map(|it| it.served).collect(),
             length_ns,
             cpu_ns,
+            runnable_ns,
+            start_late_ns: self.start_late_ns,
             tally: self.tally,
             series: self.series,
         })
@@ -417,5 +435,6 @@ fn schedule(plan: &Plan, index: usize) -> Option<Schedule> {
         }
         _ => return None,
     };
-    Some(Schedule::new(&stages, index, plan.threads, limit))
+    let (number, threads) = (plan.thread_number(index), plan.threads_all());
+    Some(Schedule::new(&stages, number, threads, limit))
 }

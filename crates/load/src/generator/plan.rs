@@ -162,6 +162,16 @@ impl Default for Request {
     }
 }
 
+/// The part of a run in a load that several runs generate together. Each of them has the same plan, and generates what some of the threads of
+/// one large run would generate, so that no request is lost or sent twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Threads of the runs before this one.
+    pub threads_before: usize,
+    /// Threads of all runs.
+    pub threads_all: usize,
+}
+
 /// What a run does.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -171,6 +181,10 @@ pub struct Plan {
     pub tls: Option<Tls>,
     /// Threads, each with its share of connections and load.
     pub threads: usize,
+    /// If the run is a part of a load: which one. Connections, requests, rates and stages are those of the whole load.
+    pub part: Option<Part>,
+    /// The connections are opened without requests, and the load waits for [`super::Run::begin`].
+    pub is_gated: bool,
     /// How many connections are held open.
     pub connections: usize,
     /// How connections are used.
@@ -204,6 +218,8 @@ impl Default for Plan {
             address: Address::Internet(SocketAddr::from((Ipv4Addr::LOCALHOST, 8000))),
             tls: None,
             threads: 1,
+            part: None,
+            is_gated: false,
             connections: 100,
             protocol: Protocol::Http11 { pipeline_depth: 1 },
             is_persistent: true,
@@ -319,9 +335,10 @@ impl Plan {
         if self.connections == 0 || depth == 0 || self.threads == 0 {
             return refuse("connections, pipeline_depth, streams and threads are at least 1");
         }
-        if self.threads > self.connections {
+        if self.threads_all() > self.connections {
             return refuse("more threads than connections; give each thread at least one");
         }
+        self.check_part()?;
         if !self.is_persistent && depth > 1 {
             let excess = match self.protocol.has_streams() {
                 true => "has one stream; leave out streams, or reuse connections",
@@ -347,6 +364,18 @@ impl Plan {
         match &self.protocol {
             Protocol::WebSocket(websocket) => websocket.check(self),
             _ => Ok(()),
+        }
+    }
+
+    fn check_part(&self) -> Result<(), String> {
+        let Some(part) = &self.part else {
+            return Ok(());
+        };
+        let end = part.threads_before.checked_add(self.threads);
+        match end.is_some_and(|it| it <= part.threads_all) {
+            true if !self.protocol.is_broadcast() => Ok(()),
+            true => Err(String::from("a broadcast is not divided into parts")),
+            false => Err(String::from("a part has more threads than the whole load")),
         }
     }
 
@@ -398,7 +427,29 @@ impl Plan {
         matches!(self.shape, Shape::Rate(_) | Shape::Rates(_))
     }
 
-    /// How many requests end the run; `None`: a duration does.
+    /// How many threads generate the whole load.
+    pub(super) fn threads_all(&self) -> usize {
+        self.part.map_or(self.threads, |it| it.threads_all)
+    }
+
+    /// The number of this run's thread `index` among them.
+    pub(super) fn thread_number(&self, index: usize) -> usize {
+        index + self.part.map_or(0, |it| it.threads_before)
+    }
+
+    /// What thread `index` has of a total of the whole load: the rest of the division goes to the first threads.
+    pub(super) fn share(&self, total: u64, index: usize) -> u64 {
+        let (threads, number) = (self.threads_all() as u64, self.thread_number(index) as u64);
+        total / threads + u64::from(number < total % threads)
+    }
+
+    /// Connections of this run.
+    pub(super) fn own_connections(&self) -> u64 {
+        let share = |index| self.share(self.connections as u64, index);
+        (0..self.threads).map(share).sum()
+    }
+
+    /// How many requests of the whole load end it; `None`: a duration does.
     pub(super) fn requests_total(&self) -> Option<u64> {
         match (&self.shape, self.limit) {
             (Shape::Closed | Shape::Rate(_), Limit::Requests(total)) => Some(total),

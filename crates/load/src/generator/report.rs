@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use super::channel::WebSocketReport;
 use super::error::Errors;
-use super::load_thread::{Common, Outcome};
-use super::series::{Series, table};
+use super::record::{Record, Snapshot};
 use super::tls::TlsReport;
 use crate::Histogram;
 
@@ -124,7 +123,10 @@ pub struct Report {
     pub generator_cpu: f64,
     /// The time during which all threads worked.
     pub generator_cpu_s: f64,
-    /// The same per request, in nanoseconds.
+    /// The share of the measured time during which the busiest thread worked or waited for a processor; none if the kernel does not report
+    /// that. Near 1, the generator was the limit, or other processes had its processor.
+    pub generator_runnable: Option<f64>,
+    /// The same as `generator_cpu_s` per request, in nanoseconds.
     pub cpu_ns_per_request: f64,
     /// Connections that were opened, in the whole run.
     pub connections_opened: u64,
@@ -135,13 +137,15 @@ pub struct Report {
     /// How evenly connections were served.
     pub connections_served: Served,
     /// "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "WebSocket".
-    pub protocol: &'static str,
+    pub protocol: String,
     /// Handshakes; none without TLS.
     pub tls: Option<TlsReport>,
     /// Handshakes and ends of WebSockets; none over HTTP.
     pub websocket: Option<WebSocketReport>,
     /// The measured time second by second.
     pub per_second: Vec<Second>,
+    /// How long after its start the load started that waited for it; none if it did not wait.
+    pub start_late_us: Option<f64>,
     /// The run was ended early.
     pub was_stopped: bool,
     /// The Server field of the first response.
@@ -213,21 +217,32 @@ impl Lag {
 }
 
 impl Served {
-    /// Summarises the counts of all connections, in any order.
-    fn of(mut counts: Vec<u64>) -> Served {
-        counts.sort_unstable();
-        let total = counts.iter().sum::<u64>() as f64;
-        let squares: f64 = counts.iter().map(|it| (*it as f64).powi(2)).sum();
-        let starved = counts.iter().take_while(|it| **it == 0).count();
-        let at = |place: usize| counts.get(place).copied().unwrap_or(0);
+    /// Summarises how many connections had each number of responses.
+    fn of(counts: &BTreeMap<u64, u64>) -> Served {
+        let number = counts.values().sum::<u64>();
+        let total: f64 = counts
+            .iter()
+            .map(|(it, times)| *it as f64 * *times as f64)
+            .sum();
+        let square = |(it, times): (&u64, &u64)| (*it as f64).powi(2) * *times as f64;
+        let squares: f64 = counts.iter().map(square).sum();
+        let starved = counts.get(&0).copied().unwrap_or(0);
+        let at = |place: u64| {
+            let mut before = 0;
+            let mut reached = counts.iter().filter(|(_, times)| {
+                before += **times;
+                before > place
+            });
+            reached.next().map_or(0, |(it, _)| *it)
+        };
         Served {
-            connections: (counts.len() - starved) as u64,
-            starved: starved as u64,
+            connections: number - starved,
+            starved,
             min: at(0),
-            median: at(counts.len().saturating_sub(1) / 2),
-            max: counts.last().copied().unwrap_or(0),
+            median: at(number.saturating_sub(1) / 2),
+            max: counts.last_key_value().map_or(0, |(it, _)| *it),
             fairness: match squares > 0.0 {
-                true => total * total / (counts.len() as f64 * squares),
+                true => total * total / (number as f64 * squares),
                 false => 0.0,
             },
         }
@@ -245,100 +260,59 @@ pub(super) fn rows(histogram: &Histogram) -> Vec<(f64, u64)> {
     buckets.chunks(each).map(row).collect()
 }
 
-fn errors(outcomes: &[Outcome]) -> Errors {
-    let mut all = Errors::default();
-    for outcome in outcomes {
-        all.merge(&outcome.tally.errors);
-    }
-    all
-}
-
-fn statuses(outcomes: &[Outcome]) -> BTreeMap<u16, u64> {
-    let mut all = BTreeMap::new();
-    for outcome in outcomes {
-        let counted = (0..).zip(&outcome.tally.statuses);
-        for (status, count) in counted.filter(|it| it.0 > 0 && *it.1 > 0) {
-            *all.entry(status).or_insert(0) += count;
-        }
-    }
-    all
-}
-
-/// Correct responses of each connection that had a request.
-fn each_served(outcomes: &[Outcome]) -> Vec<u64> {
-    let served = outcomes.iter().flat_map(|it| it.served.iter().copied());
-    served.collect()
-}
-
 impl Report {
-    /// Combines the outcomes of a run's threads.
-    pub(super) fn new(common: &Common, outcomes: &[Outcome]) -> Report {
-        let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
-        let merged = |part: fn(&Outcome) -> &Histogram| {
-            let mut all = Histogram::new();
-            outcomes.iter().for_each(|it| all.merge(part(it)));
-            all
-        };
-        let most = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).max().unwrap_or(0);
-        let seconds = most(|it| it.length_ns) as f64 / 1e9;
+    /// The report of a record.
+    pub(super) fn new(record: &Record) -> Report {
+        let seconds = record.length_ns as f64 / 1e9;
         let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
-        let errors = errors(outcomes);
-        let latency_ns = merged(|it| it.series.latency_ns());
-        let (ok, failed) = (sum(|it| it.tally.ok), errors.total());
-        let offered = sum(|it| it.offered);
-        let open_loop = common.plan.is_open_loop();
-        let cpu_ns = sum(|it| it.cpu_ns) as f64;
-        let series: Vec<&Series> = outcomes.iter().map(|it| &it.series).collect();
-        let first = common.kinds.first().map(|it| it.first());
-        let (connections_held, connections_max) = common.board.held();
+        let is_open_loop = record.is_open_loop;
+        let (ok, failed) = (record.ok, record.errors.total());
+        let latency_ns = record.latency_ns.unpacked();
+        let cpu_ns = record.cpu_ns as f64;
+        let share_of = |ns: u64| per_second(ns as f64 / 1e9);
         Report {
             requests_per_s: per_second(ok as f64),
             ok,
             failed,
-            errors,
-            warm_up_failed: sum(|it| it.tally.warm_up_failed),
-            unfinished: sum(|it| it.unfinished),
+            errors: record.errors,
+            warm_up_failed: record.warm_up_failed,
+            unfinished: record.unfinished,
             seconds,
             latency_us: Latency::of(&latency_ns),
-            uncorrected_latency_us: open_loop
-                .then(|| Latency::of(&merged(|it| &it.tally.uncorrected_ns))),
-            connect_latency_us: Latency::of(&merged(|it| &it.tally.connect_ns)),
+            uncorrected_latency_us: is_open_loop
+                .then(|| Latency::of(&record.uncorrected_ns.unpacked())),
+            connect_latency_us: Latency::of(&record.connect_ns.unpacked()),
             histogram: rows(&latency_ns),
-            statuses: statuses(outcomes),
-            bytes_received: sum(|it| it.tally.bytes),
-            run_bytes_received: sum(|it| it.tally.run_bytes),
-            content_bytes_received: sum(|it| it.tally.content_bytes),
-            head_bytes_received: sum(|it| it.tally.head_bytes),
-            bytes_per_s: per_second(sum(|it| it.tally.bytes) as f64),
-            requests_sent: sum(|it| it.tally.requests_sent),
-            offered_per_s: open_loop.then(|| per_second(offered as f64)),
-            achieved_share: open_loop.then(|| ok as f64 / offered.max(1) as f64),
-            schedule_lag_us: open_loop.then(|| Lag::of(&merged(|it| &it.tally.lag_ns))),
-            generator_cpu: per_second(most(|it| it.cpu_ns) as f64 / 1e9),
+            statuses: record.statuses.clone(),
+            bytes_received: record.bytes,
+            run_bytes_received: record.run_bytes,
+            content_bytes_received: record.content_bytes,
+            head_bytes_received: record.head_bytes,
+            bytes_per_s: per_second(record.bytes as f64),
+            requests_sent: record.requests_sent,
+            offered_per_s: is_open_loop.then(|| per_second(record.offered as f64)),
+            achieved_share: is_open_loop.then(|| ok as f64 / record.offered.max(1) as f64),
+            schedule_lag_us: is_open_loop.then(|| Lag::of(&record.lag_ns.unpacked())),
+            generator_cpu: share_of(record.cpu_ns_max),
             generator_cpu_s: cpu_ns / 1e9,
+            generator_runnable: record.runnable_ns_max.map(share_of),
             cpu_ns_per_request: cpu_ns / (ok + failed).max(1) as f64,
-            connections_opened: sum(|it| it.opened),
-            connections_held,
-            connections_max,
-            connections_served: Served::of(each_served(outcomes)),
-            protocol: common.plan.protocol.name(),
-            tls: common
-                .tls
-                .is_some()
-                .then(|| TlsReport::new(outcomes.iter().map(|it| &it.tally.tls), seconds)),
-            websocket: common.messages.is_some().then(|| {
-                let counts = outcomes.iter().map(|it| &it.tally.websocket);
-                counts.fold(WebSocketReport::default(), WebSocketReport::merge)
-            }),
-            per_second: table(&series),
-            was_stopped: common.board.is_stopped(),
-            server_software: first
-                .and_then(|it| it.server_software.get().cloned())
-                .unwrap_or_default(),
-            first_status: first.and_then(|it| it.status.get().copied()).unwrap_or(0),
-            first_content_bytes: first
-                .and_then(|it| it.content_bytes.get().copied())
-                .unwrap_or(0),
+            connections_opened: record.opened,
+            connections_held: record.held,
+            connections_max: record.held_max,
+            connections_served: Served::of(&record.served),
+            protocol: record.protocol.clone(),
+            tls: record.tls.as_ref().map(|it| TlsReport::new(it, seconds)),
+            websocket: record.websocket.clone(),
+            per_second: (0..)
+                .zip(&record.per_second)
+                .map(|(number, row)| row.second(number))
+                .collect(),
+            start_late_us: record.start_late_ns.map(|it| it as f64 / 1000.0),
+            was_stopped: record.was_stopped,
+            server_software: record.server_software.clone(),
+            first_status: record.first_status,
+            first_content_bytes: record.first_content_bytes,
             checked: true,
         }
     }
@@ -351,6 +325,22 @@ impl Report {
 }
 
 impl Progress {
+    /// The state that a snapshot shows.
+    pub(super) fn of(snapshot: &Snapshot) -> Progress {
+        Progress {
+            phase: snapshot.phase.name(),
+            elapsed_s: snapshot.elapsed_s,
+            share_done: snapshot.share_done,
+            ok: snapshot.ok,
+            failed: snapshot.errors.total(),
+            errors: snapshot.errors,
+            connections_held: snapshot.connections_held,
+            interval_s: snapshot.interval_s,
+            interval_requests_per_s: snapshot.interval_requests_per_s,
+            interval_latency_us: Lag::of(&snapshot.interval_ns.unpacked()),
+        }
+    }
+
     /// The same as one JSON object on one line.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -363,7 +353,13 @@ mod tests {
 
     #[test]
     fn connections_served_unequally_are_summarised() {
-        let found = Served::of(vec![9, 0, 3, 0]);
+        let of = |counts: &[u64]| {
+            let mut all = BTreeMap::new();
+            counts
+                .iter()
+                .for_each(|it| *all.entry(*it).or_insert(0) += 1);
+            Served::of(&all)
+        };
         let expected = Served {
             connections: 2,
             starved: 2,
@@ -372,9 +368,11 @@ mod tests {
             max: 9,
             fairness: 0.4,
         };
-        assert_eq!(found, expected);
-        assert_eq!(Served::of(vec![7; 100]).fairness, 1.0);
-        assert_eq!(Served::of(Vec::new()), Served::default());
-        assert_eq!(Served::of(vec![0, 0]).starved, 2);
+        assert_eq!(of(&[9, 0, 3, 0]), expected);
+        assert_eq!(of(&[5, 1, 3]).median, 3);
+        assert_eq!(of(&[5, 1, 3, 4]).median, 3);
+        assert_eq!(of(&[7; 100]).fairness, 1.0);
+        assert_eq!(of(&[]), Served::default());
+        assert_eq!(of(&[0, 0]).starved, 2);
     }
 }

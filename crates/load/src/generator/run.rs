@@ -15,7 +15,8 @@ use super::channel::Messages;
 use super::checker::Kind;
 use super::load_thread::{Common, LoadThread, Outcome};
 use super::mix::Mix;
-use super::report::{Lag, Progress, Report};
+use super::record::{Phase, Record, Snapshot};
+use super::report::{Progress, Report};
 use super::session::Requests;
 
 /// Descriptors needed besides those of connections: the poller's and the timer's of each thread, and those that are open already.
@@ -60,7 +61,7 @@ impl Run {
         let refuse = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
         plan.check().map_err(refuse)?;
         let held = crate::raise_descriptor_limit();
-        let needed = plan.connections as u64 + 2 * plan.threads as u64 + OTHER_DESCRIPTORS;
+        let needed = plan.own_connections() + 2 * plan.threads as u64 + OTHER_DESCRIPTORS;
         if held < needed {
             return Err(io::Error::other(format!(
                 "{needed} open files are needed and {held} are allowed; raise the limit (ulimit -Hn)"
@@ -71,7 +72,7 @@ impl Run {
             requests: Requests::new(&plan),
             messages: Messages::new(&plan).map_err(refuse)?,
             kinds: plan.requests.iter().map(Kind::new).collect(),
-            board: Board::new(plan.threads),
+            board: Board::new(plan.threads, plan.is_gated),
             tls: plan
                 .tls
                 .as_ref()
@@ -85,7 +86,8 @@ impl Run {
             .map(|index| LoadThread::new(Arc::clone(&common), index))
             .collect::<io::Result<_>>()?;
         let ending = Arc::new(Ending::default());
-        if common.plan.requests_total().is_some() && !common.plan.is_open_loop() {
+        let has_count = common.plan.requests_total().is_some();
+        if has_count && !common.plan.is_open_loop() && !common.plan.is_gated {
             common.board.start(precise_ns());
         }
         let run = Run { common, ending };
@@ -127,40 +129,59 @@ impl Run {
         outcomes.len() >= threads
     }
 
+    /// Whether a gated run has opened its connections, as far as they could be opened, and waits for [`Run::begin`].
+    pub fn is_ready(&self) -> bool {
+        self.common.board.is_opened()
+    }
+
+    /// Starts the load of a gated run at this time of the monotonic clock.
+    pub fn begin(&self, at_ns: u64) {
+        self.common.board.start(at_ns);
+    }
+
     /// Ends the run early; the report covers the time until then.
     pub fn stop(&self) {
         self.common.board.stop();
     }
 
-    /// The state of the run, and what was counted since the last call.
+    /// The state of the run, and what was counted since the last call of this or of [`Run::snapshot`].
     pub fn progress(&self) -> Progress {
+        Progress::of(&self.snapshot())
+    }
+
+    /// The same in a form that can be combined with that of other runs.
+    pub fn snapshot(&self) -> Snapshot {
         let (plan, board) = (&self.common.plan, &self.common.board);
         let now_ns = precise_ns();
         let mut live = board.live();
         let (ok, errors) = live.sum();
-        let failed = errors.total();
         let warm_up_ns = plan.warm_up.as_nanos() as u64;
-        let start_ns = board.origin_ns().map(|it| it.saturating_add(warm_up_ns));
+        let origin_ns = board.origin_ns();
+        let start_ns = origin_ns.map(|it| it.saturating_add(warm_up_ns));
         let elapsed_s = start_ns.map_or(0.0, |it| now_ns.saturating_sub(it) as f64 / 1e9);
         let is_done = self.wait(Duration::ZERO);
-        let share_done = match (plan.length(), plan.requests_total()) {
-            (Some(length), _) => elapsed_s / length.as_secs_f64(),
-            (None, total) => (ok + failed) as f64 / total.unwrap_or(u64::MAX) as f64,
+        let share = |index| plan.share(plan.requests_total().unwrap_or(0), index);
+        let share_done = match plan.length() {
+            Some(length) => elapsed_s / length.as_secs_f64(),
+            None => {
+                let total = (0..plan.threads).map(share).sum::<u64>();
+                (ok + errors.total()) as f64 / total.max(1) as f64
+            }
         };
         let queried_ns = live.queried_ns.max(start_ns.unwrap_or(now_ns)).min(now_ns);
         let interval_s = (now_ns - queried_ns) as f64 / 1e9;
         let responses = live.interval_ns.total() as f64;
-        let progress = Progress {
-            phase: match start_ns {
-                _ if is_done => "done",
-                None => "opening",
-                Some(start_ns) if now_ns < start_ns => "warm_up",
-                Some(_) => "measuring",
+        let snapshot = Snapshot {
+            phase: match (origin_ns, start_ns) {
+                _ if is_done => Phase::Done,
+                (Some(origin_ns), _) if now_ns < origin_ns => Phase::Opening,
+                (_, Some(start_ns)) if now_ns < start_ns => Phase::WarmUp,
+                (_, Some(_)) => Phase::Measuring,
+                (_, None) => Phase::Opening,
             },
             elapsed_s,
             share_done: share_done.min(1.0),
             ok,
-            failed,
             errors,
             connections_held: board.held().0,
             interval_s,
@@ -169,11 +190,11 @@ impl Run {
             } else {
                 0.0
             },
-            interval_latency_us: Lag::of(&live.interval_ns),
+            interval_ns: live.interval_ns.packed(),
         };
         live.interval_ns.clear();
         live.queried_ns = now_ns;
-        progress
+        snapshot
     }
 
     /// The report; `None` before the end.
@@ -181,6 +202,14 @@ impl Run {
     /// # Errors
     /// If a poller failed, a thread panicked, or one could not be bound to its CPU.
     pub fn report(&self) -> io::Result<Option<Report>> {
+        Ok(self.record()?.map(|it| Report::new(&it)))
+    }
+
+    /// From what the report is made, in a form that can be combined with that of other runs; `None` before the end.
+    ///
+    /// # Errors
+    /// As [`Run::report`].
+    pub fn record(&self) -> io::Result<Option<Record>> {
         let mut found = self.ending.lock();
         if found.len() < self.common.plan.threads {
             return Ok(None);
@@ -189,9 +218,9 @@ impl Run {
             return Err(io::Error::new(error.kind(), error.to_string()));
         }
         let outcomes: Vec<Outcome> = found.drain(..).flatten().collect();
-        let report = Report::new(&self.common, &outcomes);
+        let record = Record::new(&self.common, &outcomes);
         found.extend(outcomes.into_iter().map(Ok));
-        Ok(Some(report))
+        Ok(Some(record))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The measured time second by second.
 
+use serde::{Deserialize, Serialize};
+
 use super::error::Errors;
 use super::report::Second;
 use crate::Histogram;
@@ -19,10 +21,12 @@ pub(super) struct Series {
     failed: u64,
 }
 
-struct Row {
+/// What was counted in one second.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Row {
     ok: u64,
     failed: u64,
-    latency_ns: Packed,
+    pub(super) latency_ns: Packed,
 }
 
 impl Series {
@@ -51,25 +55,38 @@ impl Series {
     }
 }
 
-/// The rows of all threads as one table.
-pub(super) fn table(series: &[&Series]) -> Vec<Second> {
-    let length = series.iter().map(|it| it.rows.len()).max().unwrap_or(0);
-    let mut latency_ns = Histogram::new();
-    let second = |index: usize| {
-        let mut row = Second {
-            second: index as u64,
-            ..Second::default()
-        };
-        latency_ns.clear();
-        for part in series.iter().filter_map(|it| it.rows.get(index)) {
-            row.ok += part.ok;
-            row.failed += part.failed;
-            latency_ns.merge_packed(&part.latency_ns);
+impl Row {
+    fn merge(&mut self, other: &Row) {
+        self.ok += other.ok;
+        self.failed += other.failed;
+        self.latency_ns.merge(&other.latency_ns);
+    }
+
+    /// The row as that of the second with this number.
+    pub(super) fn second(&self, number: u64) -> Second {
+        let latency_ns = self.latency_ns.unpacked();
+        Second {
+            second: number,
+            ok: self.ok,
+            failed: self.failed,
+            p50_us: latency_ns.percentile(50.0) as f64 / 1000.0,
+            p99_us: latency_ns.percentile(99.0) as f64 / 1000.0,
+            max_us: latency_ns.max() as f64 / 1000.0,
         }
-        row.p50_us = latency_ns.percentile(50.0) as f64 / 1000.0;
-        row.p99_us = latency_ns.percentile(99.0) as f64 / 1000.0;
-        row.max_us = latency_ns.max() as f64 / 1000.0;
-        row
-    };
-    (0..length).map(second).collect()
+    }
+}
+
+/// The rows of all threads as one table.
+pub(super) fn table(series: &[&Series]) -> Vec<Row> {
+    let mut all = Vec::new();
+    series.iter().for_each(|it| add_rows(&mut all, &it.rows));
+    all
+}
+
+/// Adds rows to those of the same seconds.
+pub(super) fn add_rows(all: &mut Vec<Row>, more: &[Row]) {
+    if all.len() < more.len() {
+        all.resize_with(more.len(), Row::default);
+    }
+    all.iter_mut().zip(more).for_each(|(row, it)| row.merge(it));
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use net::{Agreement, Expected, Pair, TlsClientConfig, TlsFailure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::plan::Protocol;
 
@@ -43,9 +43,20 @@ pub struct TlsReport {
     /// Resumed ones per second of the measured time.
     pub handshakes_resumed_per_s: f64,
     /// Connections on which TLS failed, by cause, in the whole run.
-    pub failures: BTreeMap<&'static str, u64>,
+    pub failures: BTreeMap<String, u64>,
     /// What was wrong with the first of them.
     pub first_failure: String,
+}
+
+/// From what a report is made: counts of one run, or of several.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct TlsRecord {
+    version: String,
+    cipher_suite: String,
+    full: Handshakes,
+    resumed: Handshakes,
+    failures: BTreeMap<String, u64>,
+    first_failure: String,
 }
 
 /// Counts of one thread.
@@ -58,7 +69,7 @@ pub(super) struct TlsCounts {
     first_failure: Option<String>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct Handshakes {
     all: u64,
     measured: u64,
@@ -123,10 +134,58 @@ impl TlsCounts {
     }
 }
 
+impl Handshakes {
+    fn add(&mut self, other: Handshakes) {
+        self.all += other.all;
+        self.measured += other.measured;
+    }
+}
+
+impl TlsRecord {
+    /// Combines the counts of a run's threads.
+    pub(super) fn new<'a>(threads: impl Iterator<Item = &'a TlsCounts>) -> TlsRecord {
+        let mut record = TlsRecord::default();
+        for counts in threads {
+            record.merge(&TlsRecord {
+                version: counts
+                    .agreement
+                    .map_or(String::new(), |it| it.version_name().to_owned()),
+                cipher_suite: counts
+                    .agreement
+                    .map_or(String::new(), |it| it.cipher_suite_name()),
+                full: counts.full,
+                resumed: counts.resumed,
+                failures: counts
+                    .failures
+                    .iter()
+                    .map(|(cause, count)| ((*cause).to_owned(), *count))
+                    .collect(),
+                first_failure: counts.first_failure.clone().unwrap_or_default(),
+            });
+        }
+        record
+    }
+
+    /// Adds the counts of another one.
+    pub(super) fn merge(&mut self, other: &TlsRecord) {
+        if self.version.is_empty() {
+            self.version.clone_from(&other.version);
+            self.cipher_suite.clone_from(&other.cipher_suite);
+        }
+        self.full.add(other.full);
+        self.resumed.add(other.resumed);
+        for (cause, count) in &other.failures {
+            *self.failures.entry(cause.clone()).or_insert(0) += count;
+        }
+        if self.first_failure.is_empty() {
+            self.first_failure.clone_from(&other.first_failure);
+        }
+    }
+}
+
 impl TlsReport {
-    /// Combines the counts of all threads.
-    pub(super) fn new<'a>(threads: impl Iterator<Item = &'a TlsCounts>, seconds: f64) -> TlsReport {
-        let mut report = TlsReport::default();
+    /// The report of a record, whose measured time had this length.
+    pub(super) fn new(record: &TlsRecord, seconds: f64) -> TlsReport {
         let per_s = |count: u64| {
             if seconds > 0.0 {
                 count as f64 / seconds
@@ -134,26 +193,15 @@ impl TlsReport {
                 0.0
             }
         };
-        for counts in threads {
-            if let Some(agreement) = counts.agreement.filter(|_| report.version.is_empty()) {
-                report.version = agreement.version_name().to_owned();
-                report.cipher_suite = agreement.cipher_suite_name();
-            }
-            report.handshakes_full += counts.full.all;
-            report.handshakes_resumed += counts.resumed.all;
-            report.handshakes_full_per_s += per_s(counts.full.measured);
-            report.handshakes_resumed_per_s += per_s(counts.resumed.measured);
-            for (cause, count) in &counts.failures {
-                *report.failures.entry(cause).or_insert(0) += count;
-            }
-            if let Some(text) = counts
-                .first_failure
-                .as_ref()
-                .filter(|_| report.first_failure.is_empty())
-            {
-                report.first_failure.clone_from(text);
-            }
+        TlsReport {
+            version: record.version.clone(),
+            cipher_suite: record.cipher_suite.clone(),
+            handshakes_full: record.full.all,
+            handshakes_resumed: record.resumed.all,
+            handshakes_full_per_s: per_s(record.full.measured),
+            handshakes_resumed_per_s: per_s(record.resumed.measured),
+            failures: record.failures.clone(),
+            first_failure: record.first_failure.clone(),
         }
-        report
     }
 }

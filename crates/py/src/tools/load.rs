@@ -6,7 +6,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use ::load::generator::{Plan, Run};
+use ::load::generator::{Plan, Record, Run, Snapshot};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -53,6 +53,17 @@ impl Load {
         Ok(py.detach(|| run.wait(timeout)))
     }
 
+    /// Whether the connections of a gated run are open.
+    fn is_ready(&self) -> PyResult<bool> {
+        Ok(self.started()?.is_ready())
+    }
+
+    /// Starts the load of a gated run at this time of the monotonic clock.
+    fn begin(&self, at_ns: u64) -> PyResult<()> {
+        self.started()?.begin(at_ns);
+        Ok(())
+    }
+
     /// Ends the run early.
     fn stop(&self) -> PyResult<()> {
         self.started()?.stop();
@@ -64,6 +75,19 @@ impl Load {
         Ok(self.started()?.progress().to_json())
     }
 
+    /// The same, for `merged_progress`.
+    fn snapshot(&self) -> PyResult<String> {
+        Ok(self.started()?.snapshot().to_json())
+    }
+
+    /// The result of the run, for `merged_report`.
+    fn record(&self) -> PyResult<String> {
+        match self.started()?.record()? {
+            Some(record) => Ok(record.to_json()),
+            None => Err(PyRuntimeError::new_err("the load has not ended")),
+        }
+    }
+
     /// The result of the run, as a JSON object.
     fn report(&self) -> PyResult<String> {
         match self.started()?.report()? {
@@ -71,6 +95,36 @@ impl Load {
             None => Err(PyRuntimeError::new_err("the load has not ended")),
         }
     }
+}
+
+/// The report of what several runs counted at the same time, of which these are the records.
+#[pyfunction]
+pub(crate) fn merged_report(records: Vec<String>) -> PyResult<String> {
+    let mut merged: Option<Record> = None;
+    for text in &records {
+        let record = Record::from_json(text).map_err(PyValueError::new_err)?;
+        match &mut merged {
+            Some(all) => all.merge(record),
+            None => merged = Some(record),
+        }
+    }
+    let merged = merged.ok_or_else(|| PyValueError::new_err("there is no record"))?;
+    Ok(merged.report().to_json())
+}
+
+/// The progress of several runs that take place at the same time, of which these are the snapshots.
+#[pyfunction]
+pub(crate) fn merged_progress(snapshots: Vec<String>) -> PyResult<String> {
+    let mut merged: Option<Snapshot> = None;
+    for text in &snapshots {
+        let snapshot = Snapshot::from_json(text).map_err(PyValueError::new_err)?;
+        match &mut merged {
+            Some(all) => all.merge(&snapshot),
+            None => merged = Some(snapshot),
+        }
+    }
+    let merged = merged.ok_or_else(|| PyValueError::new_err("there is no snapshot"))?;
+    Ok(merged.progress().to_json())
 }
 
 impl Load {

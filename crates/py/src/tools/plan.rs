@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::load::generator::{
-    Address, Expectation, Limit, Pattern, Plan, Protocol, Request, Shape, Stage, Tls, WebSocket,
+    Address, Expectation, Limit, Part, Pattern, Plan, Protocol, Request, Shape, Stage, Tls,
+    WebSocket,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -99,6 +100,8 @@ fn set(plan: &mut Plan, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         "address" => plan.address = address(&get::<String>(key, value)?)?,
         "tls" => plan.tls = Some(tls(&get(key, value)?)?),
         "threads" => plan.threads = get(key, value)?,
+        "part" => plan.part = Some(part(&get(key, value)?)?),
+        "is_gated" => plan.is_gated = get(key, value)?,
         "connections" => plan.connections = get(key, value)?,
         "is_persistent" => plan.is_persistent = get(key, value)?,
         "source_addresses" => plan.source_addresses = sources(key, value)?,
@@ -237,6 +240,22 @@ fn tls(given: &Bound<'_, PyDict>) -> PyResult<Tls> {
         }
     }
     Ok(tls)
+}
+
+fn part(given: &Bound<'_, PyDict>) -> PyResult<Part> {
+    let mut part = Part {
+        threads_before: 0,
+        threads_all: 0,
+    };
+    for (key, value) in given {
+        let key: String = key.extract()?;
+        match key.as_str() {
+            "threads_before" => part.threads_before = get(&key, &value)?,
+            "threads_all" => part.threads_all = get(&key, &value)?,
+            _ => return Err(refusal(&key, "a part has no such key")),
+        }
+    }
+    Ok(part)
 }
 
 fn websocket(given: &Bound<'_, PyDict>) -> PyResult<WebSocket> {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{End, Refusal};
 
 /// Handshakes and ends, for the whole run.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct WebSocketReport {
     /// Connections that became WebSockets.
     pub upgrades: u64,
@@ -43,7 +43,7 @@ impl WebSocketReport {
         }
     }
 
-    /// Adds the counts of another thread.
+    /// Adds the counts of another thread, or run.
     pub(in super::super) fn merge(mut self, other: &WebSocketReport) -> WebSocketReport {
         self.upgrades += other.upgrades;
         for (code, count) in &other.closes {

@@ -168,6 +168,8 @@ impl LoadThread {
             return;
         }
         connection.is_established = true;
+        // Or it waited for the start of the load, which has passed.
+        let is_batchless = is_batchless || connection.outstanding == 0;
         let took_ns = self.now_ns.saturating_sub(connection.connect_ns);
         self.tally.connect_ns.record(took_ns, 1);
         self.common.board.connection_opened();
@@ -188,13 +190,20 @@ impl LoadThread {
         self.list(index);
     }
 
-    /// Starts the connections that waited for the others.
+    /// Starts the connections that waited for the others, or for the start.
     #[cold]
     pub(super) fn resume(&mut self) {
+        let has_requests = !self.opens_without_requests();
         for index in 0..self.unopened {
-            let waits = |it: &Connection| it.stage == Stage::Open && it.outstanding == 0;
-            if self.connections.get(index).is_some_and(waits) {
-                self.proceed(index);
+            match self
+                .connections
+                .get(index)
+                .map(|it| (it.stage, it.outstanding))
+            {
+                Some((Stage::Open, 0)) => self.proceed(index),
+                // One for each request was not opened before.
+                Some((Stage::Closed, _)) if has_requests => self.open(index),
+                _ => {}
             }
         }
     }

@@ -20,6 +20,8 @@ pub(super) struct Window {
     pub(super) second_end_ns: u64,
     /// The thread's processor time when the measured time started.
     start_cpu_ns: Option<u64>,
+    /// How long the thread had waited for a processor then.
+    start_wait_ns: Option<u64>,
     /// Time since then during which this thread was awake and had nothing to do.
     pub(super) idle_ns: u64,
 }
@@ -35,6 +37,7 @@ impl Window {
             end_ns: u64::MAX,
             second_end_ns: u64::MAX,
             start_cpu_ns: None,
+            start_wait_ns: None,
             idle_ns: 0,
         }
     }
@@ -53,7 +56,9 @@ impl Window {
 
     /// The next moment at which a phase starts or ends.
     pub(super) fn next_phase_ns(&self, now_ns: u64) -> u64 {
-        if now_ns < self.start_ns {
+        if now_ns < self.origin_ns {
+            self.origin_ns
+        } else if now_ns < self.start_ns {
             self.start_ns
         } else if now_ns < self.end_ns {
             self.end_ns.min(self.second_end_ns)
@@ -65,6 +70,7 @@ impl Window {
     /// Reads the thread's processor time when the measured time starts.
     pub(super) fn note_start(&mut self, now_ns: u64) {
         if now_ns >= self.start_ns && self.start_cpu_ns.is_none() {
+            self.start_wait_ns = thread_wait_ns();
             self.start_cpu_ns = Some(thread_cpu_ns());
             self.idle_ns = 0;
         }
@@ -80,6 +86,18 @@ impl Window {
             cpu_ns.saturating_sub(self.idle_ns),
         )
     }
+
+    /// How long this thread has waited for a processor since the measured time started; `None`: that is not known.
+    pub(super) fn waited_ns(&self) -> Option<u64> {
+        let start_ns = self.start_wait_ns?;
+        thread_wait_ns().map(|it| it.saturating_sub(start_ns))
+    }
+}
+
+/// How long this thread has been ready to run without a processor; `None`: the kernel does not report it.
+fn thread_wait_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn thread_cpu_ns() -> u64 {

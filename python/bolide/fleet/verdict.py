@@ -1,0 +1,131 @@
+"""Whether the sum of a fleet's results is a result, and if not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bolide import quantity
+from bolide.fleet.clock import Offset
+from bolide.fleet.wire import Description, Order
+from bolide.load.verdict import ACHIEVED_SHARE, BUSY_SHARE
+
+Report = dict[str, Any]
+
+LATE_S = 0.1
+"""A load that starts later than this after the others is not a part of the same load."""
+MOVED_S = 0.1
+"""A clock that has moved by more than this against ours during a run."""
+
+
+@dataclass(slots=True)
+class Member:
+    """An agent of a run, and what became of it."""
+
+    address: str
+    description: Description
+    offset: Offset
+    order: Order | None = None
+    offset_after: Offset | None = None
+    report: Report | None = None
+    was_cut: bool = False
+    lost: str = ""
+    """Why it is not part of the run any more."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        return self.description.name
+
+    @property
+    def start_late_ns(self) -> float | None:
+        """How late its load started; None if it did not start."""
+        late_us: float | None = self.report["start_late_us"] if self.report else None
+        return None if late_us is None else late_us * 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """The time between the first and the last start, with its uncertainty."""
+
+    between_ns: float
+    uncertainty_ns: float
+
+
+def skew(members: Iterable[Member]) -> Skew | None:
+    """Return how far the starts were apart; None if fewer than two agents have started."""
+    started = [each for each in members if each.start_late_ns is not None]
+    if len(started) < 2:
+        return None
+    lates = [each.start_late_ns or 0.0 for each in started]
+    uncertain = sorted((each.offset.uncertainty_ns for each in started), reverse=True)
+    return Skew(max(lates) - min(lates), float(sum(uncertain[:2])))
+
+
+def reasons(members: Sequence[Member], *, was_interrupted: bool = False) -> list[str]:
+    """Return why the result of a fleet is not valid; empty if it is."""
+    found = [f"agent {each.name} was lost: {each.lost}" for each in members if each.lost]
+    there = [each for each in members if each.report is not None]
+    for check in (_late, _cut, _busy):
+        found += [text for each in there if (text := check(each))]
+    if not was_interrupted:
+        found += [text for each in there if (text := _short(each))]
+    return found
+
+
+def _late(member: Member) -> str:
+    late_ns = member.start_late_ns
+    if late_ns is None:
+        return f"agent {member.name} did not start"
+    if late_ns > LATE_S * 1e9:
+        return f"agent {member.name} started {_time(late_ns)} late"
+    if member.offset.uncertainty_ns > LATE_S * 1e9:
+        return (
+            f"the clock of agent {member.name} is known only to "
+            f"{_time(member.offset.uncertainty_ns)}: its messages take too long"
+        )
+    after = member.offset_after
+    if after is not None and (moved_ns := member.offset.apart_ns(after)) > MOVED_S * 1e9:
+        return f"the clock of agent {member.name} moved by {_time(moved_ns)} during the run"
+    return ""
+
+
+def _cut(member: Member) -> str:
+    return f"agent {member.name} ended the load at its --duration-max" if member.was_cut else ""
+
+
+def _busy(member: Member) -> str:
+    """Detect a generator that had no time left, or no processor."""
+    report, order = member.report, member.order
+    if report is None or (order is not None and order.is_sleepless):
+        return ""
+    runnable, worked = report["generator_runnable"], report["generator_cpu"]
+    if max(runnable or 0.0, worked) < BUSY_SHARE:
+        return ""
+    text = f"agent {member.name} was CPU-bound: its busiest thread worked {worked:.0%} of the time"
+    if runnable is not None and runnable - worked > 1 - BUSY_SHARE:
+        text += f" and waited for a processor {runnable - worked:.0%}"
+    return text
+
+
+def _short(member: Member) -> str:
+    """Detect an agent that did less than its share of the load."""
+    report, order = member.report, member.order
+    if report is None or order is None:
+        return ""
+    share = report["achieved_share"]
+    if share is not None and share < ACHIEVED_SHARE:
+        return (
+            f"agent {member.name} achieved only {share:.1%} of its "
+            f"{report['offered_per_s']:,.0f} requests/s"
+        )
+    held = report["connections_max"]
+    is_whole = order.is_persistent and not order.stages and order.requests_total is None
+    if share is None and is_whole and held < ACHIEVED_SHARE * order.own_connections:
+        return f"agent {member.name} had only {held:,} of its {order.own_connections:,} connections"
+    return ""
+
+
+def _time(ns: float) -> str:
+    return quantity.latency_text(ns / 1e3)

@@ -1,0 +1,82 @@
+"""Mistakes in `--fleet` and `bolide agent`: one line, and what to write instead."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.server import Start, command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--fleet", "local:0"), "'local:0' has not 1 to 64 agents"),
+        (("--fleet", "local"), "'local' is not a fleet; give local:N or tcp://HOST:PORT"),
+        (("--fleet", "127.0.0.1:8786"), "is not a fleet; give local:N or tcp://HOST:PORT"),
+    ],
+)
+def test_a_fleet_that_is_none(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    code, page, written = command("load", "http://127.0.0.1:9/", *arguments, cwd=tmp_path)
+    assert (code, page) == (2, "")
+    assert message in written and written.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_not_there(
+    tmp_path: Path, load: Callable[..., tuple[int, str, str]]
+) -> None:
+    url, fleet = "http://127.0.0.1:9/", "tcp://127.0.0.1:1"
+    code, page, written = load(url, "--fleet", fleet)
+    assert (code, page) == (3, "")
+    assert written.startswith(f"bolide: error: no Dask scheduler at {fleet}: ")
+    assert written.count("\n") == 1
+    code, _, written = command("agent", fleet, "--wait", "300ms", cwd=tmp_path)
+    assert (code, written) == (3, f"bolide: error: no Dask scheduler at {fleet} within 0 s\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("127.0.0.1:8786",), "'127.0.0.1:8786' is not a scheduler; give tcp://HOST:PORT"),
+        (("tcp://127.0.0.1:1", "--allow", "10.0.0.1/8"), "--allow: '10.0.0.1/8' is not a network"),
+    ],
+)
+def test_an_agent_with_a_mistake(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    code, _, written = command("agent", *arguments, cwd=tmp_path)
+    assert code == 2 and message in written and written.count("\n") == 1
+
+
+def test_without_dask_the_message_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['distributed'] = None\n")
+    environ = {"PYTHONPATH": str(tmp_path)}
+    for arguments in (
+        ("load", "http://127.0.0.1:9/", "--fleet", "local:2"),
+        ("load", "http://127.0.0.1:9/", "--fleet", "tcp://127.0.0.1:1"),
+        ("agent", "tcp://127.0.0.1:1"),
+    ):
+        code, _, written = command(*arguments, cwd=tmp_path, env=environ)
+        expected = "a fleet needs Dask, which is not installed; pip install 'bolide[fleet]'"
+        assert (code, written) == (2, f"bolide: error: {expected}\n")
+
+
+def test_a_load_without_a_fleet_imports_nothing_of_it(start: Start) -> None:
+    code = (
+        "import sys\nfrom bolide.cli import main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "print([m for m in sys.modules if m.startswith(('bolide.fleet', 'dask', 'distributed', "
+        "'tornado'))])"
+    )
+    url = f"{start().urls[0]}/"
+    arguments = ["load", url, "-n", "5", "-c", "1", "--json", "--quiet"]
+    out = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    report, modules = out.stdout.splitlines()
+    assert json.loads(report)["ok"] + json.loads(report)["failed"] == 5
+    assert modules == "[]"

@@ -1,0 +1,87 @@
+"""Which results of a fleet are none, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bolide.fleet.clock import Offset
+from bolide.fleet.verdict import reasons, skew
+from fleet.samples import member, order
+
+
+def test_a_fleet_that_did_its_share_is_valid() -> None:
+    assert reasons([member("a"), member("b", achieved_share=0.995, offered_per_s=50.0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"start_late_us": 150_000.0}, "agent a started 150 ms late"),
+        ({"start_late_us": None}, "agent a did not start"),
+        (
+            {"generator_cpu": 0.97, "generator_runnable": 0.98},
+            "agent a was CPU-bound: its busiest thread worked 97% of the time",
+        ),
+        (
+            {"generator_cpu": 0.3, "generator_runnable": 0.99},
+            "agent a was CPU-bound: its busiest thread worked 30% of the time and waited for a "
+            "processor 69%",
+        ),
+        ({"generator_cpu": 0.96, "generator_runnable": None}, "agent a was CPU-bound"),
+        (
+            {"achieved_share": 0.987, "offered_per_s": 2_000.0},
+            "agent a achieved only 98.7% of its 2,000 requests/s",
+        ),
+        ({"connections_max": 40}, "agent a had only 40 of its 50 connections"),
+    ],
+)
+def test_an_agent_that_was_not_sound(changes: dict[str, Any], reason: str) -> None:
+    [found] = reasons([member("a", **changes), member("b")])
+    assert found.startswith(reason)
+
+
+def test_an_agent_that_was_lost_or_cut() -> None:
+    lost, cut = member("a"), member("b")
+    lost.report, lost.lost = None, "it cannot be reached"
+    cut.was_cut = True
+    assert reasons([lost, cut]) == [
+        "agent a was lost: it cannot be reached",
+        "agent b ended the load at its --duration-max",
+    ]
+
+
+def test_a_clock_that_moved_or_is_not_known() -> None:
+    moved, unknown = member("a"), member("b")
+    moved.offset_after = Offset(3_000_000_000, 1_000_000)
+    unknown.offset = Offset(0, 200_000_000)
+    first, second = reasons([moved, unknown])
+    assert first == "the clock of agent a moved by 3.00 s during the run"
+    assert second.startswith("the clock of agent b is known only to 200 ms")
+
+
+def test_an_offset_of_three_seconds_is_no_reason() -> None:
+    ahead = member("a")
+    ahead.offset = ahead.offset_after = Offset(3_000_000_000, 1_000_000)
+    assert reasons([ahead, member("b")]) == []
+
+
+def test_a_run_that_was_interrupted_has_no_share() -> None:
+    short = member("a", achieved_share=0.5, offered_per_s=10.0)
+    assert reasons([short], was_interrupted=True) == []
+
+
+def test_a_sleepless_generator_is_always_busy() -> None:
+    busy = member("a", generator_cpu=1.0)
+    busy.order = order(is_sleepless=True)
+    assert reasons([busy]) == []
+
+
+def test_the_skew_has_the_uncertainty_of_two_clocks() -> None:
+    first, second = member("a", start_late_us=50.0), member("b", start_late_us=450.0)
+    second.offset = Offset(0, 3_000_000)
+    found = skew([first, second])
+    assert found is not None
+    assert (found.between_ns, found.uncertainty_ns) == (400_000.0, 4_000_000.0)
+    assert skew([first]) is None
