@@ -531,3 +531,14 @@ def test_a_signal_that_only_raises_ends_the_loop(path: str) -> None:
             run(main())
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_debug_is_refused_where_others_may_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable or a file can set it, although it is no option of this server."""
+    monkeypatch.setenv("BOLIDE_DEBUG", "1")
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match="only for addresses of loopback, not for 0"):
+            await bolide.Server(Shop().app, host="0.0.0.0", port=0).start()  # noqa: S104
+
+    run(main())

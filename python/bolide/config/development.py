@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bolide.config.option import Paths, Switch
 from bolide.config.row import DEVELOPMENT, row
 from bolide.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bolide.config.settings import Settings
 
 GRACEFUL_MS = 1000
 """The graceful time of a server that reloads changed files, if none is set: a developer waits."""
@@ -60,6 +63,23 @@ class DevelopmentOptions:
         "`reload_include`. Hidden files, virtual environments, caches, node_modules and the "
         "temporary files of editors are always left out.",
     )
+
+
+def check(settings: Settings) -> None:
+    """Check what belongs together.
+
+    Raises:
+        ConfigError: a proxy could not be noticed, whose clients must not see tracebacks.
+    """
+    if not settings.debug:
+        return
+    if settings.untrusted_forwarded == "remove":
+        text = "debug does not go with untrusted_forwarded=remove"
+        raise ConfigError(f"{text}: it needs those fields to notice proxies; leave one of them out")
+    if settings.proxy_protocol:
+        raise ConfigError(
+            "debug does not go with proxy_protocol: clients behind a proxy must not see tracebacks"
+        )
 
 
 def implied(values: dict[str, Any], given: Collection[str]) -> dict[str, Any]:

@@ -531,6 +531,7 @@ def resolve(
     resolved = Settings(core=core, channel=channel, **values)
     proxies.check(resolved)
     admission.check(resolved)
+    development.check(resolved)
     return resolved
 
 

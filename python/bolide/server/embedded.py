@@ -16,6 +16,7 @@ from bolide.config.address import Address
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError, StartupError
 from bolide.server import capacity, importer, listener, worker
+from bolide.server.development import disclosure
 from bolide.server.logs import logger
 from bolide.server.process.access_log import open_access_log
 from bolide.server.process.socket_access import SocketAccess
@@ -199,6 +200,7 @@ class Server:
         certificates = Certificates(self._settings) if self._settings.pairs else None
         access = SocketAccess.of(self._settings)
         listeners = listener.open_all(self._settings.addresses, access)
+        disclosure.check(self._settings, listeners)  # a variable or file may have set debug
         redirecting: list[listener.Listener] = []
         try:
             redirecting = listener.open_all(self._settings.redirect_to_https, access)
@@ -270,6 +272,8 @@ class Server:
         self._is_ready = True
         self._settled.set()
         logger.info(proxies.described(self._settings))
+        if self._settings.debug:
+            logger.warning(disclosure.WARNING)
         listener.announce("the application", listeners)
 
 

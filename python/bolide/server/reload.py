@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bolide.config import development
 from bolide.errors import ConfigError
 from bolide.server import capacity, logs, loop
 from bolide.server.logs import logger
@@ -87,7 +88,8 @@ def unchangeable_kept(now: Settings, read: Settings) -> Settings:
     Options that stay although they were changed are logged.
 
     Raises:
-        ConfigError: TLS was switched on or off, which changes what is at an address.
+        ConfigError: TLS was switched on or off, which changes what is at an address; or an option
+            does not go with one that stays.
     """
     if read.scheme != now.scheme:
         state = "on" if read.scheme == "https" else "off"
@@ -97,4 +99,6 @@ def unchangeable_kept(now: Settings, read: Settings) -> Settings:
     if changed:
         verb = "was changed, which takes" if len(changed) == 1 else "were changed, which take"
         logger.warning("%s %s effect after a restart", " and ".join(changed), verb)
-    return replace(read, **kept)
+    settings = replace(read, **kept)
+    development.check(settings)
+    return settings

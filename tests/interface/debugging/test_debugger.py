@@ -79,9 +79,11 @@ def begin(start: Start, folder: Path, text: str, *options: str) -> Server:
     return start("shop.py", "--debug", *options, cwd=folder)
 
 
-def get(server: Server, path: str, *fields: str, host: str = "localhost") -> Reply:
+def get(
+    server: Server, path: str, *fields: str, host: str = "localhost", version: str = "1.1"
+) -> Reply:
     with server.connect() as client:
-        lines = [f"GET {path} HTTP/1.1", f"Host: {host}", *fields, "", ""]
+        lines = [f"GET {path} HTTP/{version}", f"Host: {host}", *fields, "", ""]
         client.send("\r\n".join(lines).encode())
         return client.read()
 
@@ -122,6 +124,7 @@ def test_others_get_what_they_get_without_it(
         get(server, path, host="evil.example"),
         get(server, path, "X-Forwarded-For: 192.0.2.1"),
         get(server, path, "X-Forwarded-For: 127.0.0.1"),
+        get(server, path, version="1.0"),
     ]
     for reply in replies:
         assert (reply.status, reply.content) == (500, b"500 Internal Server Error\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bolide.config.settings import resolve
+from bolide.errors import ConfigError
 from bolide.interface.debugging.disclosure import MASK, Shown, is_local_host, masked_target
 
 LOCAL = ("Host", "localhost:8000")
@@ -60,6 +62,13 @@ def test_only_clients_of_this_machine_and_not_through_a_proxy(
     client: str, fields: list[tuple[str, str]], is_local: bool
 ) -> None:
     assert Shown("GET", "/", client, fields).is_local is is_local
+    assert not Shown("GET", "/", client, fields, "1.0").is_local
+
+
+@pytest.mark.parametrize("option", [{"untrusted_forwarded": "remove"}, {"proxy_protocol": True}])
+def test_options_that_hide_proxies_are_refused(option: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="debug does not go with"):
+        resolve({"debug": True, **option}, environ={})
 
 
 def test_secrets_are_hidden() -> None:

@@ -75,7 +75,7 @@ def shown(scope: Message) -> Shown:
     target = (path + b"?" + query if query else path).decode("latin-1")
     fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
     client = scope.get("client") or ("",)
-    return Shown(scope["method"], target, str(client[0]), fields)
+    return Shown(scope["method"], target, str(client[0]), fields, scope["http_version"])
 
 
 async def respond(found: page.Page | None, send: Send) -> None:

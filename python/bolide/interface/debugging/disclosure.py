@@ -2,7 +2,8 @@
 
 Only to clients of this machine that name it by its address or as localhost, and not through a
 proxy: a proxy on this machine may serve anybody, and the name of a page that a browser shows can be
-made to resolve to this machine (DNS rebinding), so that the page reads the response.
+made to resolve to this machine (DNS rebinding), so that the page reads the response. A proxy that
+adds no field, uses HTTP/1.1 and passes `localhost` on as the host cannot be noticed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 MASK: Final = "(hidden)"
@@ -21,6 +22,8 @@ SECRET: Final = re.compile(
 OF_PROXIES: Final = re.compile(
     r"forwarded(-.*)?|x-forwarded-.*|x-real-ip|via|.*-client-ip|.*-connecting-ip"
 )
+OLD: Final = "1.0"
+"""The version that nginx uses by default, without any field by which it could be noticed."""
 PORT: Final = re.compile(r":[0-9]{0,5}")
 LOCAL_NAMES: Final = ("localhost", "localhost.")
 
@@ -36,13 +39,16 @@ class Shown:
     """The address of the client; "" if it is not known."""
     fields: Sequence[tuple[str, str]]
     """In the order in which they were sent."""
+    version: str = "1.1"
+    """Of HTTP."""
 
     @property
     def is_local(self) -> bool:
         """Whether a traceback may be shown to who has sent it."""
-        if not is_loopback(self.client) or any(
+        is_of_proxy = self.version == OLD or any(
             OF_PROXIES.fullmatch(name.lower()) for name, _ in self.fields
-        ):
+        )
+        if is_of_proxy or not is_loopback(self.client):
             return False
         hosts = [value for name, value in self.fields if name.lower() in ("host", ":authority")]
         return bool(hosts) and all(is_local_host(each) for each in hosts)
@@ -56,7 +62,7 @@ class Shown:
     def masked(self) -> Shown:
         """Return it without what looks like a secret."""
         fields = [(name, masked(name, value)) for name, value in self.fields]
-        return Shown(self.method, masked_target(self.target), self.client, fields)
+        return replace(self, target=masked_target(self.target), fields=fields)
 
 
 def masked(name: str, value: str) -> str:

@@ -24,4 +24,5 @@ def shown(request: Any) -> Shown:
     query = request.query_string.decode("latin-1")
     target = f"{request.path}?{query}" if query else request.path
     client = request.client
-    return Shown(request.method, target, client[0] if client else "", list(request.field_lines()))
+    address, fields = client[0] if client else "", list(request.field_lines())
+    return Shown(request.method, target, address, fields, request.http_version)

@@ -91,4 +91,5 @@ def shown(environ: Environ) -> Shown:
         for name, value in environ.items()
         if name.startswith("HTTP_") or name in ("CONTENT_TYPE", "CONTENT_LENGTH")
     ]
-    return Shown(environ["REQUEST_METHOD"], target, environ.get("REMOTE_ADDR", ""), fields)
+    client, version = environ.get("REMOTE_ADDR", ""), environ["SERVER_PROTOCOL"]
+    return Shown(environ["REQUEST_METHOD"], target, client, fields, version.removeprefix("HTTP/"))
