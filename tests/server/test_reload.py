@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from bolide.config.settings import resolve
+from bolide.errors import ConfigError
 from bolide.server.process import signals
 from bolide.server.reload import unchangeable_kept
 from support.client import Connection
@@ -223,6 +225,76 @@ def test_a_worker_that_ends_during_a_reload_is_followed_by_its_successor(
     assert len(server.workers()) == 1
 
 
+def test_a_reload_ends_if_the_worker_before_ends_and_its_successor_fails(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, "old")
+    config = tmp_path / "bolide.toml"
+    config.write_text("body_bytes_max = 10\n")
+    server = start("app:app", cwd=tmp_path)
+    (before,) = server.workers()
+    (tmp_path / "gate").touch()
+    waiting = "import time\nprint('waiting', file=sys.stderr, flush=True)\n"
+    until = "while os.path.exists('gate'): time.sleep(0.01)\nraise LookupError('broken')"
+    write(tmp_path, "newer", waiting + until)
+    config.write_text("body_bytes_max = 11\n")
+    server.signal(signal.SIGHUP)
+    server.wait_line("waiting")
+    os.kill(before, signal.SIGKILL)
+    server.wait_line(rf"pid {before}\) ended: signal SIGKILL; its successor is starting")
+    (tmp_path / "gate").unlink()
+    server.wait_line("the reload has failed: worker 1 .* broken; no worker was replaced$")
+    server.wait_line("worker 1 .* broken; the next one starts in")
+    write(tmp_path, "the repaired one")
+    server.signal(signal.SIGUSR2)
+    server.wait_line("upgrading: process")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
+def test_workers_that_drain_are_not_many(start: Start, tmp_path: Path) -> None:
+    """Otherwise each HUP would add a process for the graceful time."""
+    more = "@app.get('/hold')\nasync def hold(request):\n"
+    more += "    print('held', file=sys.stderr, flush=True)\n"
+    more += "    while not os.path.exists('gate'): await asyncio.sleep(0.01)\n"
+    write(tmp_path, "any", more)
+    server = start("app:app", cwd=tmp_path)
+    with ExitStack() as stack:
+        for number in range(3):
+            client = stack.enter_context(server.connect())
+            client.send(b"GET /hold HTTP/1.1\r\nHost: test\r\n\r\n")
+            server.wait_line("held")
+            if number < 2:
+                reloaded(server)
+        assert len(server.workers()) == 3
+        server.signal(signal.SIGHUP)
+        server.wait_line("reloading: replacing 1 worker")
+        assert server.is_silent(1)
+        (tmp_path / "gate").touch()
+        server.wait_line("reloaded in")
+
+
+def test_more_workers_than_there_are_descriptors_for_change_nothing(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, "any")
+    binds = [argument for _ in range(28) for argument in ("--bind", "127.0.0.1:0")]
+    server = start("app:app", "--workers", "2", *binds, cwd=tmp_path)
+    before = server.workers()
+    limit = len(os.listdir(f"/proc/{server.pid}/fd")) + 4  # 9 more would be necessary
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (limit, limit))
+    server.signal(signal.SIGTTIN)
+    server.wait_line("ERROR bolide: cannot have 3 workers: Too many open files")
+    server.signal(signal.SIGTTOU)
+    server.wait_line("from now on 1 worker$")
+    server.signal(signal.SIGUSR2)
+    server.wait_line("upgrading: process|the upgrade has failed: no process can be started")
+    assert before[0] in server.workers()
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "Traceback" not in server.errors
+
+
 def test_a_worker_that_does_not_drain_is_killed(start: Start, tmp_path: Path) -> None:
     write(tmp_path, "old", "import time\n@app.get('/stuck')\ndef stuck(request): time.sleep(60)")
     server = start("app:app", "--graceful-timeout-ms", "300", cwd=tmp_path)
@@ -330,6 +402,13 @@ def test_addresses_stay_and_a_change_of_them_is_logged(caplog: pytest.LogCapture
     (record,) = caplog.records
     text = "port and bind were changed, which take effect after a restart"
     assert record.getMessage() == text
+
+
+def test_an_option_that_does_not_go_with_one_that_stays_is_refused() -> None:
+    now = resolve({"debug": True}, environ={})
+    read = resolve({"untrusted_forwarded": "remove"}, environ={})
+    with pytest.raises(ConfigError, match="debug does not go with untrusted_forwarded=remove"):
+        unchangeable_kept(now, read)
 
 
 def test_a_terminal_keeps_its_signals(monkeypatch: pytest.MonkeyPatch) -> None:

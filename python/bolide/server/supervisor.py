@@ -331,7 +331,7 @@ class Supervisor:
         try:
             job = job_of_now(self._jobs.now, self._reread)
         except (Error, OSError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
+            why = getattr(error, "strerror", None) or error  # the core's have only a text
             logger.error("cannot reload: %s; the workers that run go on", why)
             self._not_reloaded(number)
             return
@@ -482,11 +482,17 @@ class Supervisor:
             except ConfigError as error:
                 logger.error("cannot have %s: %s", in_words(count), error)
                 return
+            is_reload = not self._jobs.has_seats(count)
+            try:
+                self._jobs.resize(count)
+            except OSError as error:
+                logger.error("cannot have %s: %s", in_words(count), error.strerror or error)
+                return
             logger.info("from now on %s", in_words(count))
-            if not self._jobs.has_seats(count):
+            if is_reload:
                 self._course.enter(Event.RELOAD)
                 self._reloads.begin()
-            self._workers.scale(count)
+            self._workers.scale(is_reload=is_reload)
 
     def _announce(self, connection_bytes_max: int) -> None:
         """Become the service, or offer that to the old process, because all workers serve."""

@@ -6,6 +6,7 @@ Each place for a worker (a `Slot`) has the current one and, during a reload, its
 | --- | --- | --- |
 | STARTING | it reports that it serves | SERVING; the worker before it in its slot is DRAINING |
 | STARTING, a successor | it ends | ENDED; the reload has failed; the current one stays |
+| STARTING, in an empty slot | it ends | ENDED; so has a reload; the next one is due later |
 | SERVING | it ends | ENDED; the slot is empty until the next one is due |
 | SERVING | its successor serves, or there is to be one slot less | DRAINING |
 | SERVING | it hangs (`process/heartbeat.py`) | DRAINING for a moment; its slot is empty, as above |
@@ -32,7 +33,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bolide.errors import ConfigError, Error, StartupError
-from bolide.server import child, worker
+from bolide.server import capacity, child, worker
 from bolide.server.logs import logger
 from bolide.server.management.counts import cause_of
 from bolide.server.process.channel import channel as open_channel
@@ -99,6 +100,8 @@ class Workers:
         self._draining: list[Worker] = []
         self._generation = 0
         self._rolling_since: float | None = None
+        self._is_restart = False
+        """Whether the last reload was a restart, in which no worker of before is left."""
         self._is_started = False
         self._is_stopping = False
 
@@ -152,7 +155,7 @@ class Workers:
         if self._is_started:
             self._jobs.begin(job)
             self._generation += 1
-            self._rolling_since = now
+            self._rolling_since, self._is_restart = now, True
         for slot in self._slots:
             was, successor = slot.current, slot.successor
             slot.current = slot.successor = None
@@ -164,21 +167,19 @@ class Workers:
                     self._drain(each)
         self._resize(job.settings.workers)
 
-    def scale(self, count: int) -> None:
-        """Have so many workers.
+    def scale(self, *, is_reload: bool) -> None:
+        """Have as many workers as their job says now.
 
-        If they do not fit among the siblings of those that run, this is a reload.
+        This `is_reload` if they do not fit among the siblings of those that run.
         """
-        has_seats = self._jobs.has_seats(count)
-        self._jobs.resize(count)
-        if has_seats:
-            self._resize(count)
-        else:
+        if is_reload:
             self._replace_all()
+        else:
+            self._resize(self._job.settings.workers)
 
     def _replace_all(self) -> None:
         self._generation += 1
-        self._rolling_since = time.monotonic()
+        self._rolling_since, self._is_restart = time.monotonic(), False
         self._give_up_starting()
         self._resize(self._job.settings.workers)
         self._roll()
@@ -367,11 +368,11 @@ class Workers:
     def _has_seat(self) -> bool:
         siblings = self._job.siblings
         used = sum(1 for each in self if each.job.siblings is siblings)
-        return siblings is None or used < self._job.seats
+        return used < (self._job.seats or capacity.SEATS_EACH)
 
     def _cannot_start(self, slot: Slot, error: Exception) -> None:
         """Try again later, unless this is the first start, which then fails."""
-        why = error.strerror if isinstance(error, OSError) else repr(error)
+        why = getattr(error, "strerror", None) or repr(error)  # the core's have only a text
         what = f"worker {slot.number} cannot start: {why}"
         if isinstance(error, OSError) and error.errno == errno.EAGAIN:
             what += "; is a limit of processes reached (ulimit -u, pids.max)?"
@@ -542,7 +543,11 @@ class Workers:
         what = f"{each.name} ended: {message or how}"
         if is_successor and slot.current is not None:
             self._successor_failed(slot.current, what)
-        else:
+            return
+        is_new = was is State.STARTING and each.generation == self._generation
+        if is_new and self._rolling_since is not None and not self._is_restart:
+            self._end_reload(what)
+        if slot in self._slots:
             self._replace(slot, each, what)
 
     def _replace(self, slot: Slot, each: Worker, what: str) -> None:

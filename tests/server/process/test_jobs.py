@@ -115,3 +115,21 @@ def test_workers_that_do_not_start_are_forgotten(jobs: Jobs) -> None:
     jobs.reopen_logs()
     jobs.undo()
     assert (jobs.now.settings.workers, jobs.now.siblings) == (1, None)
+
+
+def test_a_number_of_workers_that_is_not_possible_changes_nothing(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.begin(after(jobs.now, tmp_path / "b"))
+    now, made = jobs.now, []
+
+    def siblings(seats: int) -> object:
+        if made:
+            raise OSError(24, "Too many open files")
+        made.append(seats)
+        return object()
+
+    monkeypatch.setattr("bolide._core.Siblings", siblings)
+    with pytest.raises(OSError, match="Too many open files"):
+        jobs.resize(3)
+    assert jobs.now is now

@@ -56,14 +56,18 @@ class Jobs:
         """Have a job for so many workers, also after a reload that fails.
 
         If they do not fit among the siblings of those that run, this begins a reload.
+
+        Raises:
+            OSError: the system has no descriptor or memory left; then nothing has changed.
         """
-        before, job = self._before, with_count(self.now, count)
+        job = with_count(self.now, count)
+        before = None if self._before is None else with_count(self._before, count)
         if self.has_seats(count):
             self.now = job
         else:
             self.begin(job)
         if before is not None:
-            self._before = with_count(before, count)
+            self._before = before
 
     def reopen_logs(self) -> Mapping[str, int]:
         """Open the access logs again; return their descriptors by path, which stay this object's.
