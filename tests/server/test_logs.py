@@ -206,6 +206,42 @@ def test_a_reload_reads_the_file_again(start: Start, tmp_path: Path) -> None:
     server.wait_line('"logger": "bolide.error"')
 
 
+NAMES_NO_HANDLER = '[loggers.bolide]\nlevel = "CRITICAL"\nhandlers = ["missing"]\n'
+TO_A_FILE = """
+[handlers.file]
+class = "logging.FileHandler"
+filename = "server.log"
+[loggers.bolide]
+level = "INFO"
+handlers = ["file"]
+"""
+
+
+@pytest.mark.parametrize("first", ["", TO_A_FILE])
+def test_a_file_that_cannot_be_used_leaves_the_log_as_it_was(
+    start: Start, tmp_path: Path, first: str
+) -> None:
+    config, log = tmp_path / "log.toml", tmp_path / "server.log"
+    (tmp_path / "failing.py").write_text(FAILING)
+    config.write_text(first)
+    server = start("failing.py", "--log-config", "log.toml", cwd=tmp_path, ready=not first)
+
+    def wait_for(text: str) -> None:
+        if first:
+            wait_until(lambda: log.exists() and text in log.read_text(), 30)
+        else:
+            server.wait_line(f"(ERROR|INFO ) bolide: {text}")
+
+    if first:
+        wait_for("serving failing.py")
+    config.write_text(NAMES_NO_HANDLER)
+    server.signal(signal.SIGHUP)
+    wait_for("cannot reload: log_config: log.toml cannot be used")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "stopped" in (log.read_text() if first else server.errors)
+
+
 UNUSABLE = {
     "missing.json": ("", "cannot read missing.json: No such file or directory"),
     "a.json": ("{", "a.json cannot be read: Expecting property name"),

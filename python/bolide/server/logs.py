@@ -10,7 +10,10 @@ import json
 import logging
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from bolide.errors import ConfigError
 
 if TYPE_CHECKING:
     from bolide.server.process.log_config import LogConfig
@@ -24,6 +27,8 @@ logger = logging.getLogger("bolide")
 
 _own: logging.Handler | None = None
 """The handler that `configure` added."""
+_applied: LogConfig | None = None
+"""What the file said that was used last."""
 
 
 class Formatter(logging.Formatter):
@@ -69,15 +74,22 @@ def configure(level: str, form: str = "text", config: str = "") -> None:
     It may be called again. Levels that the file sets precede `level`.
 
     Raises:
-        ConfigError: the file cannot be used.
+        ConfigError: the file cannot be used; then messages are written as before.
     """
-    global _own
+    global _own, _applied
     configured = _read(config) if config else None
     keep_enabled()
+    level_before = logger.level
     logger.setLevel(level.upper())
     if configured is not None:
-        configured.apply()
-        keep_enabled()
+        try:
+            configured.apply()
+        except ConfigError:
+            _restore(level_before)
+            raise
+        finally:
+            keep_enabled()
+    _applied = configured
     if _own is not None:
         logger.removeHandler(_own)
         logger.propagate, _own = True, None
@@ -87,6 +99,17 @@ def configure(level: str, form: str = "text", config: str = "") -> None:
     _own.setFormatter(JsonFormatter() if form == "json" else Formatter(colours=sys.stderr.isatty()))
     logger.addHandler(_own)
     logger.propagate = False
+
+
+def _restore(level: int) -> None:
+    """Write messages as before, after a file that cannot be used has removed handlers."""
+    if _applied is not None:
+        with suppress(ConfigError):
+            _applied.apply()
+    if _own is not None and _own not in logger.handlers:
+        logger.addHandler(_own)
+        logger.propagate = False
+    logger.setLevel(level)
 
 
 def _read(config: str) -> LogConfig:
