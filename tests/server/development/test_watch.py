@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,42 @@ def begin(start: Start, folder: Path, text: str, *options: str) -> Server:
 def content(server: Server, path: str = "/") -> str:
     with server.connect() as client:
         return client.get(path).content.decode()
+
+
+GATED = """
+import importlib, os, sys, time
+while not os.path.exists("gate"):
+    time.sleep(0.01)
+sys.path.remove(os.path.dirname(__file__))
+del sys.modules["watchfiles"]
+watch = importlib.import_module("watchfiles").watch
+"""
+"""In place of watchfiles: its watch begins when a file exists."""
+
+
+def test_a_change_before_the_files_are_watched_is_served(start: Start, tmp_path: Path) -> None:
+    """Also while a process that watches replaces one that has ended."""
+    gate, other = tmp_path / "gate", tmp_path.with_name(f"{tmp_path.name}-path")
+    other.mkdir()
+    (other / "watchfiles.py").write_text(GATED)
+    (tmp_path / "shop.py").write_text(NATIVE.format(version=1))
+    server = start("shop.py", "--reload", cwd=tmp_path, env={"PYTHONPATH": str(other)})
+    began_s = time.monotonic()
+
+    def is_served(version: str) -> None:
+        change(tmp_path / "shop.py", NATIVE.format(version=version))
+        gate.touch()
+        server.wait_line("shop.py changed$")
+        server.wait_line(RELOADED)
+        assert content(server) == version
+
+    is_served("2")
+    gate.unlink()
+    watcher = next(pid for pid in children(server.pid) if _watches(pid))
+    wait_until(lambda: time.monotonic() - began_s > 1.5)  # one that ends sooner stays away
+    os.kill(watcher, signal.SIGKILL)
+    server.wait_line("reload: what watches the files ended .*; it is started again")
+    is_served("3")
 
 
 @pytest.mark.parametrize(

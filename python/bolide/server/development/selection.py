@@ -59,16 +59,41 @@ class Selection:
         if any(inner.name == each for each in self.include):
             return not _matches(inner, path, self.exclude)
         folders = inner.parts[:-1]
-        if any(each.startswith(".") or each in CACHES for each in folders):
+        if any(_has_no_source(each) for each in folders):
             return False
         if any(fnmatchcase(inner.name, each) for each in TEMPORARY):
             return False
         return _matches(inner, path, self._included) and not _matches(inner, path, self.exclude)
 
+    def changed_since(self, unix_ns: int) -> set[str]:
+        """Return the files that matter and were written, or put into their place, since then."""
+        found: set[str] = set()
+        for folder in self.folders:
+            for place, folders, names in os.walk(folder):
+                folders[:] = [each for each in folders if not _is_left_out(place, each)]
+                paths = (os.path.join(place, name) for name in names)
+                found |= {each for each in paths if _is_since(each, unix_ns) and self.counts(each)}
+        return found
+
     def _inner(self, path: str) -> PurePath | None:
         """Return the path inside the innermost folder that is watched."""
         found = [PurePath(path).relative_to(each) for each in self.folders if _is_in(path, each)]
         return min(found, key=lambda each: len(each.parts), default=None)
+
+
+def _has_no_source(folder: str) -> bool:
+    return folder.startswith(".") or folder in CACHES
+
+
+def _is_left_out(place: str, folder: str) -> bool:
+    return _has_no_source(folder) or _is_environment(os.path.join(place, folder))
+
+
+def _is_since(path: str, unix_ns: int) -> bool:
+    try:
+        return os.stat(path).st_ctime_ns >= unix_ns
+    except OSError:
+        return False
 
 
 def _matches(inner: PurePath, path: str, patterns: Sequence[str]) -> bool:

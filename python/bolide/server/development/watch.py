@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 LIFE_S_MIN = 1.0
 """One that ended sooner is not started again."""
+MARGIN_NS = 10_000_000
+"""So much earlier may the times of files be: the kernel reads its clock every 1 to 10 ms."""
+REPORTED_NS = 3_000_000_000
+"""A change is reported within this time. What changed in it may be reported twice."""
 WATCHES = "fs.inotify.max_user_watches"
 
 
@@ -36,6 +40,8 @@ class Watch:
         """
         self._selection: Selection | None = None
         self._child: child.Child | None = None
+        self._since_unix_ns = time.time_ns() - MARGIN_NS
+        """Since when a change may not have been reported."""
         if not settings.reload:
             return
         if not isinstance(source, str):
@@ -65,7 +71,7 @@ class Watch:
         if self._selection is None:
             return
         self._selector, self._changed = selector, changed
-        work = partial(watcher.run, self._selection, lifeline_fd)
+        work = partial(watcher.run, self._selection, self._since_unix_ns, lifeline_fd)
         self._child = child.start(work, close_fds, signals)
         selector.register(self._child.report_fd, selectors.EVENT_READ, self._heard)
 
@@ -88,6 +94,7 @@ class Watch:
             folders = " and ".join(self._selection.folders)
             logger.info("reload: watching %s for changes of %s", folders, patterns)
         if names := report.pop("changed", ""):
+            self._since_unix_ns = time.time_ns() - MARGIN_NS - REPORTED_NS
             logger.info("%s changed", names)
             self._changed()
 

@@ -31,19 +31,22 @@ NAMED_MAX = 3
 """Files that a report names."""
 
 
-def run(selection: Selection, lifeline_fd: int, report_fd: int) -> int:
-    """Watch until the supervisor ends; return the exit code, if that is not possible."""
+def run(selection: Selection, since_unix_ns: int, lifeline_fd: int, report_fd: int) -> int:
+    """Watch until the supervisor ends; return the exit code, if that is not possible.
+
+    Files that have changed since then, before they were watched, are reported too.
+    """
     _core.follow(lifeline_fd, 0)
     report = partial(_report, report_fd)
     try:
-        _watch(selection, report)
+        _watch(selection, since_unix_ns, report)
     except (OSError, RuntimeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         report({"error": why})
     return 1
 
 
-def _watch(selection: Selection, report: Any) -> None:
+def _watch(selection: Selection, since_unix_ns: int, report: Any) -> None:
     from watchfiles import watch
 
     changes = watch(
@@ -60,11 +63,13 @@ def _watch(selection: Selection, report: Any) -> None:
     first_s = last_s = 0.0
     is_ready = False
     for found in changes:
+        counted = {path for _, path in found if selection.counts(path)}
         if not is_ready:
             is_ready = True
             report({"watching": True})
+            counted |= selection.changed_since(since_unix_ns)
         now = time.monotonic()
-        if counted := {path for _, path in found if selection.counts(path)}:
+        if counted:
             last_s = now
             first_s = first_s if pending else now
             pending |= counted
