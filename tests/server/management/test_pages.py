@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from bolide.server.management import pages
 from bolide.server.management.pages import all_families
 from support.management import Managed
 from support.server import Start
@@ -34,3 +39,10 @@ def test_the_documentation_has_every_metric() -> None:
         columns = (f"`{family.name}`", family.kind, family.unit or "-", labels or "-", family.help)
         expected.append(f"| {' | '.join(columns)} |")
     assert rows == expected
+
+
+def test_the_age_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = SimpleNamespace(began_unix_s=time.time() - 5, reload=None, stop=None)
+    found = pages.Pages(cast(pages.Server, began))
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert 5 <= found.age_s < 30

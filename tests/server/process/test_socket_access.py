@@ -95,3 +95,15 @@ def test_what_is_not_possible_leaves_no_file(
 def test_what_is_no_mode(given: object) -> None:
     with pytest.raises(ConfigError, match=r"uds_mode=: .* is not a mode; give octal digits as"):
         resolve({"uds_mode": given}, environ={})
+
+
+def test_a_file_that_takes_the_place_of_the_socket_is_not_given_away(tmp_path: Path) -> None:
+    """As who may write to the folder could do it, between two steps of a server of root."""
+    secret, where = tmp_path / "secret", tmp_path / "socket"
+    secret.touch(0o600)
+    for place in (secret, where):
+        if place is where:
+            where.symlink_to(secret)
+        with pytest.raises(ConfigError, match="cannot give the UNIX socket .* the mode 0666"):
+            SocketAccess(mode=0o666).give(str(place))
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600

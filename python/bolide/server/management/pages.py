@@ -77,6 +77,7 @@ class Pages:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._began_s = time.monotonic() - max(0.0, time.time() - server.began_unix_s)
         self._pages: dict[str, Callable[[], Reply]] = {
             "/metrics": self._metrics,
             "/health": self._health,
@@ -101,6 +102,11 @@ class Pages:
             return sentence(405, "this is a command; use POST", Allow="POST"), None
         known = ", ".join((*self._pages, *self._commands))
         return sentence(404, f"there is nothing here, but at {known}"), None
+
+    @property
+    def age_s(self) -> float:
+        """How long ago the server was started, whatever became of the wall clock."""
+        return time.monotonic() - self._began_s
 
     @property
     def _state(self) -> str:
@@ -135,7 +141,7 @@ class Pages:
             "state": self._state,
             "is_reloading": workers.is_reloading,
             "is_upgrading": self._server.phase() is Phase.UPGRADING,
-            "age_s": round(time.time() - self._server.began_unix_s, 3),
+            "age_s": round(self.age_s, 3),
             "workers": [described(each) for each in workers],
             "exits": dict(self._server.tally.exits),
             "reloads": self._server.reloads.shown(),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,10 +45,11 @@ class SocketAccess:
         owner = _user_id(self.owner) if self.owner else KEPT
         group = _group_id(self.group) if self.group else KEPT
         try:
-            if (owner, group) != (KEPT, KEPT):
-                os.chown(path, owner, group)
-            if self.mode is not None:
-                os.chmod(path, self.mode)
+            with _itself(path) as place:
+                if (owner, group) != (KEPT, KEPT):
+                    os.chown(place, owner, group)
+                if self.mode is not None:
+                    os.chmod(place, self.mode)
         except OSError as error:
             names = (("owner", self.owner), ("group", self.group))
             given = " and ".join(f"{what} {name}" for what, name in names if name)
@@ -54,6 +59,25 @@ class SocketAccess:
 
 
 AS_CREATED = SocketAccess()
+
+
+@contextmanager
+def _itself(path: str) -> Iterator[str]:
+    """Yield a path of this socket, also if another file takes its place meanwhile.
+
+    Who may write to the folder could put a symbolic link there, and so have any file given away.
+
+    Raises:
+        OSError: it is no socket.
+    """
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            raise OSError(errno.ENOTSOCK, "another file has taken its place")
+        place = f"/proc/self/fd/{fd}"
+        yield place if os.path.exists(place) else path  # without /proc there is no other way
+    finally:
+        os.close(fd)
 
 
 def _user_id(name: str) -> int:
