@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import ExitStack
 
 import pytest
@@ -187,3 +189,25 @@ def test_refusals_follow_the_rules_of_http(start: Start) -> None:
         reply = client.read()
         assert (reply.status, reply.is_last) == (429, True)
         assert client.is_closed()
+
+
+WITHOUT_MEMORY = """
+import resource
+from bolide import _core
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (1 << 19)
+resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+try:
+    _core.share_client_rates()
+except MemoryError:
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    _core.share_client_rates()
+    print("refused, then shared")
+"""
+
+
+def test_without_memory_for_rates_nothing_is_served_unlimited() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "refused, then shared\n"

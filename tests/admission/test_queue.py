@@ -165,6 +165,38 @@ def test_a_server_that_stops_refuses_what_waits(start: Start, ledger: Ledger) ->
     assert ledger.all("begun") == {"/hold/a": 1}
 
 
+def test_what_waits_is_in_the_log_and_the_metrics(start: Start, ledger: Ledger) -> None:
+    log = ledger.path.with_name("access.log")
+    options = ("--concurrency-max", "1", "--graceful-timeout-ms", "500", "--access-log", str(log))
+    managed = managed_by(ledger, start, *options)
+    with ask(managed, "/hold/a"), managed.server.connect() as last:
+        ledger.wait_begun("/hold/a")
+        with ask(managed, "/hold/reset") as gone:
+            wait_for(managed, WAITING, 1)
+            gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        wait_for(managed, 'bolide_http_requests_total{method="GET",status="none"}', 1)
+        last.send(b"HEAD /hold/b HTTP/1.1\r\nHost: test\r\n\r\n")
+        wait_for(managed, WAITING, 1)
+        managed.server.process.terminate()
+        assert last.read("HEAD").status == 503
+        assert last.is_closed()
+        assert managed.server.wait() == 0
+    lines = log.read_text()
+    assert '"GET /hold/reset HTTP/1.1" 499 0' in lines
+    assert '"HEAD /hold/b HTTP/1.1" 503 ' in lines
+
+
+def test_asking_for_a_websocket_that_is_not_served_passes_no_one(start: Start) -> None:
+    managed = Managed(start, "basic.py", "--concurrency-max", "1")
+    with ask(managed, "/slow/2000") as first, managed.server.connect() as second:
+        managed.server.wait_line("in flight")
+        upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        second.send(b"GET /slow/0 HTTP/1.1\r\nHost: test\r\n" + upgrade + b"\r\n")
+        wait_for(managed, WAITING, 1)
+        assert first.read().content == b"done"
+        assert second.read().content == b"done"
+
+
 def test_websockets_do_not_count(start: Start, ledger: Ledger) -> None:
     server = ledger.serve(start, "--concurrency-max", "1")
     with ExitStack() as stack:

@@ -18,7 +18,7 @@ const PLACES: usize = 65_536;
 /// Places among which a key may have one.
 const WAYS: usize = 8;
 
-static OF_PROCESS: OnceLock<Option<Rates>> = OnceLock::new();
+static OF_PROCESS: OnceLock<Rates> = OnceLock::new();
 
 /// How fast a bucket is refilled, and how many tokens it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,9 +51,18 @@ impl Rates {
         })
     }
 
-    /// The buckets of this process and of those that it forks after its first call; None if there is no memory for them.
-    pub fn of_process() -> Option<&'static Rates> {
-        OF_PROCESS.get_or_init(|| Rates::new().ok()).as_ref()
+    /// The buckets of this process and of those that it forks after its first call.
+    ///
+    /// # Errors
+    /// As [`Rates::new`]. The next call tries again.
+    pub fn of_process() -> io::Result<&'static Rates> {
+        match OF_PROCESS.get() {
+            Some(rates) => Ok(rates),
+            None => {
+                let rates = Rates::new()?;
+                Ok(OF_PROCESS.get_or_init(|| rates))
+            }
+        }
     }
 
     /// Takes a token.
@@ -84,10 +93,12 @@ fn take_from(bucket: &Bucket, now_ns: u64, refill: Refill) -> Result<(), u64> {
     let spare_ns = refill
         .token_ns
         .saturating_mul(refill.tokens.saturating_sub(1));
+    let empty_at_ns = now_ns.saturating_add(spare_ns.saturating_add(refill.token_ns));
     let full_at_ns = &bucket.full_at_ns;
     let mut seen_ns = full_at_ns.load(Relaxed);
     loop {
-        let due_ns = seen_ns.max(now_ns);
+        // It lacks no more tokens than it has: another limit may have applied before.
+        let due_ns = seen_ns.clamp(now_ns, empty_at_ns);
         let missing_ns = (due_ns - now_ns).saturating_sub(spare_ns);
         if missing_ns > 0 {
             return Err(missing_ns);
@@ -130,6 +141,17 @@ mod tests {
             assert_eq!(rates.take("a", 60_000 * MS, refill), Ok(()));
         }
         assert!(rates.take("a", 60_000 * MS, refill).is_err());
+    }
+
+    #[test]
+    fn a_bucket_of_another_limit_lacks_no_more_than_one_of_this_limit_can() {
+        let rates = Rates::with_places(1).unwrap();
+        let slow = refill(1000, 600);
+        while rates.take("a", MS, slow).is_ok() {}
+        let fast = refill(10, 100);
+        assert_eq!(rates.take("a", MS, fast), Err(10 * MS));
+        assert_eq!(rates.take("a", 11 * MS, fast), Ok(()));
+        assert_eq!(rates.take("a", 11 * MS, fast), Err(10 * MS));
     }
 
     #[test]

@@ -35,7 +35,11 @@ pub(super) fn set(
 }
 
 /// Has the processes that are forked later share the rates of clients with this one.
+///
+/// # Errors
+/// `MemoryError` if there is none for them.
 #[pyfunction]
-pub(crate) fn share_client_rates() {
-    let _ = net::Rates::of_process();
+pub(crate) fn share_client_rates() -> PyResult<()> {
+    net::Rates::of_process()?;
+    Ok(())
 }

@@ -1,13 +1,14 @@
 //! Requests that are looked at before they begin: some wait, and some are refused ([`crate::context::admission`]).
 
-use wire::RequestHead;
+use wire::{Progress, RequestHead};
 
 use super::content::Incoming;
 use super::input::is_discardable;
 use super::queue::{Encoding, Queued};
 use super::{Ending, For, H1, Reading};
-use crate::app::head::{OwnedHead, ReadHead};
+use crate::app::head::{Head, OwnedHead, ReadHead};
 use crate::app::{App, Content};
+use crate::context::Context;
 use crate::context::admission::{Refused, Verdict};
 use crate::context::waiting::Grant;
 use crate::exchange::Exchange;
@@ -28,7 +29,9 @@ impl H1 {
         after: &[u8],
     ) -> Option<usize> {
         if turn.context.is_guarded {
-            match turn.admit(head) {
+            // Another one is served as if it had not asked (RFC 9110 section 7.8), and so waits as others do.
+            let is_handshake = head.asks_websocket && turn.app.takes_websocket(&Head::of(head));
+            match turn.admit(head, is_handshake) {
                 Verdict::Begin => {}
                 Verdict::Refuse(refused) => {
                     return Some(self.turn_down(turn, head, after, refused));
@@ -161,6 +164,21 @@ impl H1 {
             _ => {}
         }
         self.settle(turn)
+    }
+
+    /// The head of a request that waits for a place: it is the start of the `input`.
+    pub(super) fn head_that_waits<'a>(
+        &self,
+        input: &'a [u8],
+        context: &Context,
+    ) -> Option<RequestHead<'a>> {
+        if !matches!(self.reading, Reading::Waiting(For::Place)) {
+            return None;
+        }
+        match wire::parse_request(input, &context.head_limits) {
+            Ok(Progress::Complete(head)) => Some(head),
+            Ok(Progress::Incomplete) | Err(_) => None,
+        }
     }
 
     /// Whether its next request waits until fewer others run.

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use wire::{BodyDecoder, BodyLength, Decoded, ProtocolError};
+use wire::{BodyDecoder, BodyLength, Decoded, ProtocolError, RequestHead};
 
 use super::input::Refused;
 use super::queue::Queued;
@@ -284,18 +284,29 @@ impl H1 {
         self.stop_reading(ending);
     }
 
-    /// Records a request whose call waited for content that will not arrive.
+    /// Records a request whose call waited for content that will not arrive, or for a place that its client does not need any more.
     #[cold]
     pub(super) fn record_abandoned_call<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if !turn.context.is_recorded {
+            return;
+        }
         if let Reading::Content(incoming) = &mut self.reading
-            && turn.context.is_recorded
             && let Some((head, _)) = incoming.inbound.take_call()
             && let Some(head) = head.read()
         {
-            let mut record = self.record(turn, turn.now_ms(), Some(head.parsed()), (0, 0));
-            record.abandon(true);
-            turn.context.complete(record);
+            self.record_abandoned_head(turn, head.parsed());
         }
+        let input = std::mem::take(&mut self.input);
+        if let Some(head) = self.head_that_waits(&input, turn.context) {
+            self.record_abandoned_head(turn, &head);
+        }
+        self.input = input;
+    }
+
+    fn record_abandoned_head<A: App>(&self, turn: &mut Turn<'_, A>, head: &RequestHead<'_>) {
+        let mut record = self.record(turn, turn.now_ms(), Some(head), (0, 0));
+        record.abandon(true);
+        turn.context.complete(record);
     }
 
     /// Whether a handler waits for its peer. If so, the peer's time runs and not the handler's.

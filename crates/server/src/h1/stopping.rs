@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::input::Refused;
 use super::{For, H1, Queued, Reading};
 use crate::app::{Abort, App};
 use crate::exchange::{Progress, Unfinished};
@@ -29,7 +30,11 @@ impl H1 {
                 Some(_) => unfinished.cut += 1,
                 None => refused = 1,
             }
-            self.refuse_unread(turn, 503, STOPPING);
+            let input = std::mem::take(&mut self.input);
+            match self.head_that_waits(&input, turn.context) {
+                Some(head) => self.refuse(turn, Refused::Head(&head), 503, STOPPING),
+                None => self.refuse_unread(turn, 503, STOPPING),
+            }
         }
         let open = self.open_exchanges().count() as u64;
         let next = self

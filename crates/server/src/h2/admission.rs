@@ -1,5 +1,6 @@
 //! Requests that are looked at before they begin: some wait, and some are refused ([`crate::context::admission`]).
 
+use net::memory::is_short;
 use wire::RequestHead;
 use wire::h2::Violation;
 
@@ -7,9 +8,11 @@ use super::H2;
 use super::request::{Known, New};
 use crate::app::App;
 use crate::app::head::{OwnedHead, ReadHead};
+use crate::context::REQUEST_SPARE_BYTES;
 use crate::context::admission::{Refused, Verdict};
 use crate::context::waiting::Grant;
 use crate::link::{Fate, Turn};
+use crate::response::NO_MEMORY;
 
 impl H2 {
     /// As [`H2::begin`], for a request that may be a proxy's, whose head may have to be another one, or that is looked at.
@@ -23,7 +26,7 @@ impl H2 {
         after: &[u8],
     ) -> Result<usize, Violation> {
         let verdict = match turn.context.is_guarded {
-            true => turn.admit(head),
+            true => turn.admit(head, head.asks_websocket),
             false => Verdict::Begin,
         };
         if let Verdict::Refuse(refused) = verdict {
@@ -39,6 +42,10 @@ impl H2 {
         let read = rewritten.as_ref().and_then(OwnedHead::read);
         let head = read.as_ref().map_or(head, ReadHead::parsed);
         if verdict == Verdict::Wait {
+            let growth_bytes = self.growth_bytes();
+            if is_short(REQUEST_SPARE_BYTES + growth_bytes) {
+                return self.refuse_for_memory(turn, new, head, growth_bytes);
+            }
             self.defer(turn, new, head);
             self.wait_for_place(turn, self.streams.len().wrapping_sub(1));
             return Ok(0);
@@ -83,6 +90,10 @@ impl H2 {
             && std::mem::take(&mut inbound.is_queued)
         {
             match grant {
+                Grant::Begin if is_short(REQUEST_SPARE_BYTES) => {
+                    turn.context.note_shortage(REQUEST_SPARE_BYTES);
+                    self.refuse_content(turn, index, (503, NO_MEMORY));
+                }
                 Grant::Begin => self.start(turn, index),
                 Grant::Refuse => self.refuse_queued(turn, index, Refused::QueueTimeout),
             }

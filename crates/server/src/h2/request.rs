@@ -25,13 +25,10 @@ use crate::id::ExchangeId;
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::responder::{Framing, Responder};
-use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
+use crate::response::{CONTENT_TOO_LONG, Response};
 
 const SECTION_TOO_LARGE: &str = "The header section is larger than this server accepts.";
 const TARGET_TOO_LONG: &str = "The request target is longer than this server accepts.";
-
-/// If the records of streams need more than this to grow, there is no memory for that of a request that is refused either.
-const GROWTH_BYTES_MAX: usize = 128 * 1024;
 
 /// A stream that is opened, before it has a record.
 #[derive(Clone, Copy)]
@@ -193,14 +190,7 @@ impl H2 {
     ) -> Result<usize, Violation> {
         let growth_bytes = self.growth_bytes();
         if is_short(REQUEST_SPARE_BYTES + growth_bytes) {
-            turn.context
-                .note_shortage(REQUEST_SPARE_BYTES + growth_bytes);
-            if growth_bytes > GROWTH_BYTES_MAX {
-                let (code, reason) = (ErrorCode::REFUSED_STREAM, "no memory");
-                return Err(Violation::of_stream(new.stream, code, reason));
-            }
-            self.refuse(turn, new, Known::Head(head), (503, NO_MEMORY));
-            return Ok(0);
+            return self.refuse_for_memory(turn, new, head, growth_bytes);
         }
         if head.asks_websocket {
             match self.handshake(turn, new, head) {
@@ -253,7 +243,7 @@ impl H2 {
     }
 
     /// What the records of streams need to grow: growth doubles them, and they are copied.
-    fn growth_bytes(&self) -> usize {
+    pub(super) fn growth_bytes(&self) -> usize {
         match self.streams.len() < self.streams.capacity() {
             true => 0,
             false => 2 * self.streams.capacity() * size_of::<Stream>(),
@@ -468,7 +458,7 @@ impl H2 {
 
     /// Sends an error response to a request that is not passed on. Its content is discarded.
     #[cold]
-    fn refuse<A: App>(
+    pub(super) fn refuse<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         new: New,

@@ -7,11 +7,11 @@
 //! window of its stream.
 
 use net::memory::is_short;
-use wire::h2::{ErrorCode, ReceiveWindow, State, frame};
+use wire::h2::{ErrorCode, ReceiveWindow, State, Violation, frame};
 use wire::{BodyLength, RequestHead};
 
 use super::H2;
-use super::request::{New, record};
+use super::request::{Known, New, record};
 use super::stream::{Encoding, Stream};
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{App, Content};
@@ -21,6 +21,9 @@ use crate::exchange::content::{Inbound, Taker};
 use crate::id::ExchangeId;
 use crate::link::Turn;
 use crate::response::NO_MEMORY;
+
+/// If the records of streams need more than this to grow, there is no memory for that of a request that is refused either.
+const GROWTH_BYTES_MAX: usize = 128 * 1024;
 
 /// What was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +88,25 @@ impl H2 {
         stream.owed_bytes = owed_bytes(head);
         stream.priority = self.initial_priority(new.stream, head);
         self.streams.push(stream);
+    }
+
+    /// Refuses a request for which there is no memory.
+    #[cold]
+    pub(super) fn refuse_for_memory<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: &RequestHead<'_>,
+        growth_bytes: usize,
+    ) -> Result<usize, Violation> {
+        turn.context
+            .note_shortage(REQUEST_SPARE_BYTES + growth_bytes);
+        if growth_bytes > GROWTH_BYTES_MAX {
+            let (code, reason) = (ErrorCode::REFUSED_STREAM, "no memory");
+            return Err(Violation::of_stream(new.stream, code, reason));
+        }
+        self.refuse(turn, new, Known::Head(head), (503, NO_MEMORY));
+        Ok(0)
     }
 
     /// Starts requests that wait, in the order of their streams or of the client's priorities, as long as there is room for their responses.

@@ -26,9 +26,9 @@ impl Link {
 }
 
 impl<A: App> Turn<'_, A> {
-    /// Determines the bounds of a request that has arrived, and what becomes of it.
+    /// Determines the bounds of a request that has arrived, and what becomes of it. A handshake of a WebSocket never waits.
     #[cold]
-    pub(crate) fn admit(&mut self, head: &RequestHead<'_>) -> Verdict {
+    pub(crate) fn admit(&mut self, head: &RequestHead<'_>, is_handshake: bool) -> Verdict {
         let context = &mut *self.context;
         let bounds = context
             .admission
@@ -52,7 +52,7 @@ impl<A: App> Turn<'_, A> {
             });
         }
         let is_too_long = matches!(head.body_length, BodyLength::Known(length) if length > context.bounds.body_bytes_max);
-        match head.asks_websocket || is_too_long {
+        match is_handshake || is_too_long {
             true => Verdict::Begin,
             false => self.queue_verdict(),
         }
