@@ -330,7 +330,7 @@ class Supervisor:
         number = self._reloads.begin()
         try:
             job = job_of_now(self._jobs.now, self._reread)
-        except (Error, OSError) as error:
+        except (Error, OSError, MemoryError) as error:
             why = getattr(error, "strerror", None) or error  # the core's have only a text
             logger.error("cannot reload: %s; the workers that run go on", why)
             self._not_reloaded(number)
@@ -485,8 +485,9 @@ class Supervisor:
             is_reload = not self._jobs.has_seats(count)
             try:
                 self._jobs.resize(count)
-            except OSError as error:
-                logger.error("cannot have %s: %s", in_words(count), error.strerror or error)
+            except (OSError, MemoryError) as error:
+                why = getattr(error, "strerror", None) or error
+                logger.error("cannot have %s: %s", in_words(count), why)
                 return
             logger.info("from now on %s", in_words(count))
             if is_reload:

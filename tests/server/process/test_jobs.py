@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import selectors
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from bolide.config.settings import resolve
-from bolide.errors import ConfigError
+from bolide.errors import ConfigError, Error, StartupError
+from bolide.server import child
 from bolide.server.process.access_log import open_access_log
 from bolide.server.process.jobs import Jobs, with_siblings
 from bolide.server.worker import Job
+from bolide.server.workers import Workers
 
 
 def job(log: Path, workers: int = 1) -> Job:
@@ -133,3 +137,33 @@ def test_a_number_of_workers_that_is_not_possible_changes_nothing(
     with pytest.raises(OSError, match="Too many open files"):
         jobs.resize(3)
     assert jobs.now is now
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (MemoryError(), r"MemoryError\(\)"),
+        (OSError(24, "Too many open files"), "Too many open files"),
+        (OSError("of the core"), r"OSError\('of the core'\)"),
+    ],
+)
+def test_a_worker_for_which_there_is_no_room_is_a_failed_start(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    def start(*_: object) -> child.Child:
+        raise error
+
+    monkeypatch.setattr(child, "start", start)
+    failures: list[Error] = []
+    workers = Workers(
+        jobs,
+        selectors.PollSelector(),
+        (),
+        started=lambda _: None,
+        reloaded=lambda _: None,
+        failed=failures.append,
+    )
+    workers.start(tuple)
+    (failure,) = failures
+    assert isinstance(failure, StartupError)
+    assert re.fullmatch(f"worker 1 cannot start: {why}", str(failure))

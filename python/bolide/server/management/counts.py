@@ -81,7 +81,7 @@ class Tally:
         """Return zeros for a worker that is about to start.
 
         Raises:
-            OSError: there is no memory left.
+            MemoryError: there is none left.
         """
         return self._free.pop() if self._free else _core.Counts()
 
