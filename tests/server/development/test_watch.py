@@ -91,7 +91,7 @@ def begin(start: Start, folder: Path, text: str, *options: str) -> Server:
     (folder / "shop.py").write_text(text.format(version=1))
     # Otherwise Python compiles nothing here if that is set outside.
     server = start("shop.py", "--reload", *options, cwd=folder, env={"PYTHONDONTWRITEBYTECODE": ""})
-    server.wait_line(WATCHING)
+    wait_until(lambda: any(WATCHING in line for line in server.lines))  # maybe before it serves
     return server
 
 
@@ -298,7 +298,8 @@ def test_no_process_is_left(start: Start, tmp_path: Path, number: signal.Signals
 def test_what_watches_the_files_is_started_again(start: Start, tmp_path: Path) -> None:
     server = begin(start, tmp_path, NATIVE)
     watcher = next(pid for pid in children(server.pid) if _watches(pid))
-    server.is_silent(1.0)  # one that ended at once would not be started again
+    while not server.is_silent(1.0):  # one that ended at once would not be started again
+        pass
     os.kill(watcher, signal.SIGKILL)
     server.wait_line(r"WARN  bolide: reload: what watches the files ended \(signal SIGKILL\)")
     server.wait_line(WATCHING)
