@@ -443,8 +443,9 @@ class Server:
         `TlsConfig` or None: its listeners then use TLS), `websocket_compression` ("on", "context"
         or "off"), `websocket_compression_level` (1 to 9), `websocket_origins` (a list),
         `draining_idle_ms` (how long a drain keeps idle connections: 500 without it), and for WSGI
-        `threads` and `workers` (counts). `slow_request_ms` (0: off) is the time after which
-        `slow_requests` has a request.
+        `threads` and `workers` (counts). `request_id` is None, or the name of the field with the
+        ids of requests and whether responses have it. `slow_request_ms` (0: off) is the time after
+        which `slow_requests` has a request.
         """
 
     def join(self, siblings: Siblings, index: int) -> None:

@@ -82,6 +82,10 @@ class Request:
         """The scheme, "http" or "https", according to the proxies that are trusted."""
 
     @property
+    def id(self) -> str | None:
+        """The request's id, of a trusted proxy or a new one; None unless `request_id` is on."""
+
+    @property
     def root_path(self) -> str:
         """The start of the path that proxies have removed (X-Forwarded-Prefix); empty without."""
 

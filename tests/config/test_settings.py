@@ -235,6 +235,7 @@ def test_options_of_the_server() -> None:
     assert options.pop("forwarded_fields") == ["for", "proto"]
     assert options.pop("untrusted_forwarded") == "keep"
     assert options.pop("proxy_protocol") is False
+    assert options.pop("request_id") is None
     assert options.pop("slow_request_ms") == 0
     assert (options.pop("client_ipv6_prefix_bits"), options.pop("path_limits")) == (64, [])
     assert options.keys() == {name for name, *_ in _core.settings()}

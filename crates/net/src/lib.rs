@@ -35,6 +35,7 @@ pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
 pub use rates::{Rates, Refill};
 pub use rest::Rest;
 pub use siblings::{LATE_AFTER_MS, Seat, Siblings, Turn};
+pub use sys::random_octets;
 pub use timer::{TICK_MS, TimerWheel};
 pub use tls::{
     Agreement, Certificate, Clients, Expected, Offer, Pair, RevocationList, SESSION_BYTES_MAX,

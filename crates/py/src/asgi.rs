@@ -103,7 +103,12 @@ impl Asgi {
             app: own.app.clone_ref(py),
             as_coroutine: own.as_coroutine.clone_ref(py),
             run_in_task: own.run_in_task.clone_ref(py),
-            scopes: Scopes::new(py, (scheme, root_path), state(), own.offered)?,
+            scopes: Scopes::new(
+                py,
+                (scheme, root_path),
+                state(),
+                (own.offered, exchanges.has_request_ids),
+            )?,
             socket_scopes: SocketScopes::new(scheme, root_path, state()),
             spare: SpareArguments::new(own.offered),
             runner: Runner::new(exchanges),

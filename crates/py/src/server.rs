@@ -429,8 +429,8 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             config.websocket.origins = origins_of(value.extract()?);
         } else if admission::set(&mut config.admission, &name, &value)? {
             // One of several options about limits.
-        } else if proxies::set(&mut config.proxies, &name, &value)? {
-            // One of several options about proxies.
+        } else if proxies::set(&mut config, &name, &value)? {
+            // One of several options about proxies and ids.
         } else if name == "slow_request_ms" {
             config.slow = slow::watched(value.extract()?);
         } else if name == "memory_bytes_max" {

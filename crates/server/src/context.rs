@@ -8,6 +8,7 @@ pub mod metrics;
 pub(crate) mod proxies;
 pub(crate) mod record;
 pub(crate) mod refusal;
+pub(crate) mod request_ids;
 pub(crate) mod share;
 pub(crate) mod slow;
 pub(crate) mod topics;
@@ -37,6 +38,7 @@ use self::bounds::Bounds;
 use self::budget::{BUDGET, Budget};
 use self::proxies::Proxies;
 use self::refusal::Refusals;
+use self::request_ids::RequestIds;
 use self::share::Share;
 use self::slow::Slow;
 use self::websockets::{WebSocketConfig, WebSockets};
@@ -106,6 +108,8 @@ pub(crate) struct Context {
     /// HTTP/2 without TLS is accepted from clients that start with its preface.
     pub(crate) accepts_prior_knowledge: bool,
     pub(crate) proxies: Proxies,
+    /// What gives requests their ids, if they have any.
+    pub(crate) request_ids: Option<RequestIds>,
     /// Those of the request that was last called, of those of which proxies said something.
     pub(crate) forwarded: Option<Circumstances>,
     pub(crate) shortages: Shortages,
@@ -158,6 +162,7 @@ impl Context {
             decoded_head: Vec::new(),
             accepts_prior_knowledge: false,
             proxies: Proxies::default(),
+            request_ids: None,
             forwarded: None,
             shortages: Shortages::default(),
             refusals: Refusals::default(),
@@ -174,8 +179,9 @@ impl Context {
     /// Looks at requests from now on, if one of these limits is set, or if an application has routes with bounds of their own.
     pub(crate) fn guard(&mut self, config: AdmissionConfig, has_routes: bool) {
         self.admission = Admission::new(config);
-        self.is_guarded = self.admission.is_needed() || has_routes;
-        self.refusals.has_path_bounds = self.is_guarded;
+        let is_bounded = self.admission.is_needed() || has_routes;
+        self.is_guarded = is_bounded || self.request_ids.is_some();
+        self.refusals.has_path_bounds = is_bounded;
     }
 
     /// The bounds of requests without a rule.
@@ -247,7 +253,16 @@ impl Context {
         let tally = self.metrics.tally(method, status);
         let slow = self.slow.as_ref();
         let slow = slow.and_then(|slow| slow.call_ended(status));
-        Record { line, tally, slow }
+        let id_line = match self.responder.sends_ids() {
+            true => head.and_then(Head::id_line).map(Into::into),
+            false => None,
+        };
+        Record {
+            line,
+            tally,
+            slow,
+            id_line,
+        }
     }
 
     /// Records a request whose response is complete, or given up.

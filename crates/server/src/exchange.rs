@@ -170,6 +170,7 @@ impl Exchange {
         responder: &mut Responder,
         response: &Response,
     ) {
+        responder.identify(self.record.id_line.as_deref());
         let content_bytes = encoder.respond(&mut self.out, responder, response);
         self.progress = Progress::Done;
         self.record.begin(response.status, content_bytes);
@@ -183,6 +184,7 @@ impl Exchange {
         progress: Progress,
     ) -> Obeyed {
         self.record.begin(response.status, 0);
+        responder.identify(self.record.id_line.as_deref());
         if encoder.begin(&mut self.out, responder, response) {
             self.progress = progress;
             return Obeyed::Quietly;

@@ -38,6 +38,7 @@ pub use context::admission::AdmissionConfig;
 pub use context::bounds::PathRules;
 pub use context::metrics;
 pub use context::proxies::{Network, Proxies, Untrusted};
+pub use context::request_ids::RequestIdConfig;
 pub use context::share::TURN_MS;
 pub use context::slow::{SlowNews, SlowRequest, SlowRequests};
 pub use context::websockets::{Compression, Origins, WebSocketConfig};

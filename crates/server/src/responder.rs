@@ -4,12 +4,13 @@ pub(crate) mod batch;
 mod delimiter;
 mod fields;
 mod frames;
+mod framing;
 pub(crate) mod messages;
 mod stamp;
 
 use net::Sent;
 use net::memory::reserve;
-use wire::{Method, RequestHead, Version};
+use wire::Version;
 
 use crate::id::ConnectionId;
 use crate::response::{NO_MEMORY, Response};
@@ -18,6 +19,7 @@ use self::batch::Batch;
 pub(crate) use self::delimiter::Delimiter;
 pub use self::fields::{Fields, Replaced};
 pub(crate) use self::frames::FrameWriter;
+pub(crate) use self::framing::Framing;
 pub(crate) use self::messages::{Coding, MessageWriter, new_deflater, push_plain};
 pub(crate) use self::stamp::Stamp;
 
@@ -25,31 +27,6 @@ pub(crate) use self::stamp::Stamp;
 const LONG_BYTES: usize = 16 * 1024;
 /// Maximum bytes written around a content; longer field sections are rare.
 const FRAMING_BYTES: usize = 4096;
-
-/// What of a request determines the framing of its response.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Framing {
-    pub(crate) is_head: bool,
-    pub(crate) version: Version,
-    /// Whether the connection may stay open after this response.
-    pub(crate) persistent: bool,
-}
-
-impl Framing {
-    pub(crate) fn of(head: &RequestHead<'_>, persistent: bool) -> Framing {
-        Framing {
-            is_head: head.method == Method::Head,
-            version: head.version,
-            persistent,
-        }
-    }
-
-    /// Whether a response is framed as most are: nothing of its head depends on the request.
-    #[inline]
-    fn is_usual(self) -> bool {
-        self.persistent && self.version == Version::Http11 && !self.is_head
-    }
-}
 
 /// Writes the response to one request: a whole one, or the head of a streamed one.
 ///
@@ -408,6 +385,8 @@ impl Responder {
                 self.out.extend_from_slice(&self.stamp.date);
             }
         }
+        let id_line = self.stamp.id_line_beside(fields.lines);
+        self.out.extend_from_slice(id_line);
         self.out.extend_from_slice(fields.lines);
         match (self.framing.persistent, self.framing.version) {
             (true, Version::Http11) | (_, Version::Http2) => {}

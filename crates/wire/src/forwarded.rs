@@ -75,7 +75,7 @@ impl ForwardingField {
 }
 
 /// Whether `name` is `known`, in any case and with underscores in place of hyphens.
-fn is_spelled(name: &[u8], known: &[u8]) -> bool {
+pub fn is_spelled(name: &[u8], known: &[u8]) -> bool {
     let is_like = |(byte, known): (&u8, &u8)| {
         byte.eq_ignore_ascii_case(known) || *byte == b'_' && *known == b'-'
     };

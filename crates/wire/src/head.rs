@@ -3,14 +3,14 @@
 //! The parser reads each byte once and in order. If a prefix of the input is refused, the whole
 //! input is refused for the same reason, so it does not matter how the network splits it.
 
+pub mod notes;
 mod protocol;
 mod request_line;
 mod rewriting;
 mod target;
 
 use crate::error::{ErrorKind, ProtocolError, Stop};
-use crate::field::harmless::is_harmless_field;
-use crate::field::{list_members, parse_section};
+use crate::field::{harmless::is_harmless_field, list_members, parse_section};
 use crate::forwarded::ForwardingField;
 use crate::framing::{self, BodyLength};
 use crate::grammar::{CR, CRLF, LF, SP, trim_ows};
@@ -64,8 +64,8 @@ pub struct RequestHead<'a> {
     pub accepts_trailers: bool,
     /// Whether the client asks for WebSocket: Upgrade names it (RFC 6455 4.1). Never set for HTTP/1.0 (RFC 9110 7.8).
     pub asks_websocket: bool,
-    /// Whether it has a [`crate::ForwardingField`], in either spelling.
-    pub is_forwarded: bool,
+    /// What is to be considered before it is used; nothing of most heads.
+    pub notes: notes::Notes,
 }
 
 /// The result for the bytes received so far.
@@ -243,7 +243,7 @@ fn recalled_head<'a>(
         expects_continue: false,
         accepts_trailers: recalled.accepts_trailers,
         asks_websocket: false,
-        is_forwarded: recalled.is_forwarded,
+        notes: notes::Notes::of_parser(recalled.is_forwarded),
     })
 }
 
@@ -304,7 +304,7 @@ fn read_head<'a, P: Protocol>(
         expects_continue: control.expects_continue && body_length != BodyLength::None,
         accepts_trailers: control.accepts_trailers,
         asks_websocket: control.asks_websocket,
-        is_forwarded: control.is_forwarded,
+        notes: notes::Notes::of_parser(control.is_forwarded),
     }))
 }
 

@@ -44,9 +44,12 @@ pub use error::{ErrorKind, ProtocolError};
 pub use field::connection_field::{CONNECTION_FIELDS, connection_field};
 
 pub use field::{FieldLine, FieldLines, field_lines, is_field_name, is_field_value};
-pub use forwarded::{Claims, ForwardingField, ForwardingFields, Node, Scheme, Spelling};
+pub use forwarded::{
+    Claims, ForwardingField, ForwardingFields, Node, Scheme, Spelling, is_spelled,
+};
 pub use framing::{BodyDecoder, BodyLength, Decoded};
 pub use grammar::trim_ows;
+pub use head::notes::{Notes, last_line, value_of};
 pub use head::{
     Progress, RequestHead, parse_decoded_request, parse_request, parse_request_with, rewritten,
     within_limits, worth_parsing,

@@ -133,7 +133,7 @@ fn every_case() {
             let Ok(Progress::Complete(head)) = parsed else {
                 panic!("{}: {parsed:?}", case.id);
             };
-            assert!(head.is_forwarded, "{}", case.id);
+            assert!(head.notes.is_forwarded(), "{}", case.id);
             let lines = wire::field_lines(head.field_section);
             let claims = wire::forwarded::claims(lines, case.read(), trusts);
             assert_eq!(said(claims), case.said, "{}: {}", case.id, case.why);
@@ -155,7 +155,7 @@ fn names_are_found_in_both_spellings_only() {
         assert!(found(name), "{name}");
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{name}: b\r\n\r\n");
         let parsed = parse_request(head.as_bytes(), &HeadLimits::default());
-        assert!(matches!(parsed, Ok(Progress::Complete(head)) if head.is_forwarded));
+        assert!(matches!(parsed, Ok(Progress::Complete(head)) if head.notes.is_forwarded()));
     }
     for name in [
         "X-Forwarded",

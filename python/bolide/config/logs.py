@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from bolide import _core
-from bolide.config.option import Choice, Choices, LogFile, Number, Text, ZeroOr
+from bolide.config.option import Choice, Choices, LogFile, Number, Switch, Text, ZeroOr
 from bolide.config.row import CORE_NUMBER_MAX, LOGGING, row
+from bolide.errors import ConfigError
 
 FORMATS = ("combined", "json")
+USUAL_FIELD = "X-Request-ID"
+FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+TAKEN = re.compile(
+    r"(accept|access-control|content|proxy|sec|x-forwarded)-.*|authorization|connection|cookie|date"
+    r"|expect|forwarded|host|http2-settings|keep-alive|origin|priority|referer|server|set-cookie|te"
+    r"|traceparent|tracestate|trailer|transfer-encoding|upgrade|user-agent|vary",
+    re.IGNORECASE,
+)
+"""Fields that say something else: they would be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +53,25 @@ class Share:
         if not 0 <= share <= 1:
             raise ValueError("is not a share; give a number from 0 to 1, such as 0.01")
         return share
+
+
+@dataclass(frozen=True, slots=True)
+class RequestIdField:
+    """The name of the field with the ids of requests; `off` for none."""
+
+    metavar: str = "on|off|FIELD"
+
+    def parse(self, value: object) -> str:
+        """Parse the name of a field that has no other meaning for the server."""
+        words = {"on": USUAL_FIELD, "true": USUAL_FIELD, "off": "off", "false": "off"}
+        name = str(value)
+        if known := words.get(name.lower()):
+            return known
+        if not FIELD_NAME.fullmatch(name):
+            raise ValueError(f"is no name of a field; give one such as {USUAL_FIELD}, on, or off")
+        if TAKEN.fullmatch(name):
+            raise ValueError(f"names a field with another meaning; give one such as {USUAL_FIELD}")
+        return name
 
 
 @dataclass(frozen=True, kw_only=True)  # of several bases, one may have slots
@@ -104,6 +134,20 @@ class LoggingOptions:
         LOGGING,
         "Share of the requests that may have a line, drawn at random: 0.01 is one of a hundred.",
     )
+    request_id: str = row(
+        "off",
+        RequestIdField(),
+        LOGGING,
+        "Field that has the id of a request: on is X-Request-ID. An id of a trusted proxy is kept, "
+        "if it is valid; every other request gets a new one. Applications find it in the field, "
+        "logs in messages about requests and in the access log.",
+    )
+    request_id_response: bool = row(
+        False,
+        Switch(),
+        LOGGING,
+        "Send the id of a request in its response too, in the field that `request_id` names.",
+    )
     slow_request_ms: int = row(
         0,
         ZeroOr(1, CORE_NUMBER_MAX, "0 = off"),
@@ -113,6 +157,20 @@ class LoggingOptions:
         "10 reports per second; the others are counted. 0 = never.",
         unit="milliseconds",
     )
+
+    def check_request_ids(self) -> None:
+        """Check that ids that are sent exist.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        if self.request_id_response and self.request_id == "off":
+            raise ConfigError("request_id_response needs request_id; set it to on")
+
+    @property
+    def request_ids(self) -> tuple[str, bool] | None:
+        """The field with the ids of requests, and whether responses have it; None for no ids."""
+        return None if self.request_id == "off" else (self.request_id, self.request_id_response)
 
     @property
     def logging(self) -> tuple[str, str, str]:

@@ -467,6 +467,7 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
             "forwarded_fields": list(self.forwarded_fields),
             "untrusted_forwarded": self.untrusted_forwarded,
             "proxy_protocol": self.proxy_protocol,
+            "request_id": self.request_ids,
             "websocket_compression": self.websocket_compression,
             "websocket_compression_level": self.websocket_compression_level,
             "websocket_origins": self.websocket_origins,
@@ -530,6 +531,7 @@ def resolve(
     core = {name: values.pop(name) for name, *_ in _core.settings()}
     resolved = Settings(core=core, channel=channel, **values)
     proxies.check(resolved)
+    resolved.check_request_ids()
     admission.check(resolved)
     development.check(resolved)
     return resolved

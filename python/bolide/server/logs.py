@@ -59,6 +59,8 @@ class JsonFormatter(logging.Formatter):
             "process": record.process,
             "message": record.getMessage(),
         }
+        if (request_id := getattr(record, "request_id", None)) is not None:
+            line["request_id"] = str(request_id)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         elif record.exc_text:
@@ -66,6 +68,12 @@ class JsonFormatter(logging.Formatter):
         if record.stack_info:
             line["stack"] = record.stack_info
         return json.dumps(line)
+
+
+def about_request(title: str) -> dict[str, str]:
+    """Return the attributes of a record about the request with that name, which ends in its id."""
+    request_id = title.partition(" [")[2].removesuffix("]")
+    return {"request_id": request_id} if request_id else {}
 
 
 def configure(level: str, form: str = "text", config: str = "") -> None:

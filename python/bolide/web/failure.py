@@ -155,9 +155,12 @@ def _status_class(status: int) -> str:
 
 def _log(request: _core.Request, error: BaseException) -> None:
     """Log an exception with its request; control characters in the path are escaped."""
-    method, path = request.method, repr(request.path)[1:-1]
+    method, path, request_id = request.method, repr(request.path)[1:-1], request.id
+    extra = None
+    if request_id is not None:
+        path, extra = f"{path} [{request_id}]", {"request_id": request_id}
     if isinstance(error, ClientDisconnected):
-        _logger.debug("%s %s: the client disconnected", method, path)
+        _logger.debug("%s %s: the client disconnected", method, path, extra=extra)
         return
     name = type(error).__qualname__
-    _logger.error("%s %s raised %s", method, path, name, exc_info=error)
+    _logger.error("%s %s raised %s", method, path, name, exc_info=error, extra=extra)

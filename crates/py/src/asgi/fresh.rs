@@ -71,9 +71,11 @@ impl Fresh {
     }
 }
 
-/// The dict of supported extensions, each of which has an empty dict of its own, except the one of TLS.
+/// The dict of supported extensions, each of which has an empty dict of its own, except those of TLS and of the request's id.
 pub(crate) struct Extensions {
     names: Vec<Py<PyString>>,
+    /// One of them is about the request, so that none is as good as new for the next.
+    has_request_ids: bool,
     /// The session that the last dict describes.
     tls: Option<Arc<TlsDetails>>,
     given: Option<Given>,
@@ -85,11 +87,16 @@ pub(crate) struct Extensions {
 const INNER_REFERENCES: OurReferences = OurReferences::of(2);
 
 impl Extensions {
-    pub(crate) fn new(py: Python<'_>, names: impl Iterator<Item = &'static str>) -> Extensions {
+    pub(crate) fn new(
+        py: Python<'_>,
+        names: impl Iterator<Item = &'static str>,
+        has_request_ids: bool,
+    ) -> Extensions {
         Extensions {
             names: names
                 .map(|name| PyString::intern(py, name).unbind())
                 .collect(),
+            has_request_ids,
             tls: None,
             given: None,
             inner: Vec::new(),
@@ -101,8 +108,9 @@ impl Extensions {
         &mut self,
         py: Python<'py>,
         references: OurReferences,
-        tls: Option<&Arc<TlsDetails>>,
+        request: &server::Request<'_>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let tls = request.circumstances.tls.as_ref();
         let mut inner = self.inner.iter();
         if is_same(self.tls.as_ref(), tls)
             && let Some(given) = &self.given
@@ -124,7 +132,10 @@ impl Extensions {
             dict.set_item(pyo3::intern!(py, "tls"), &session)?;
             self.inner.push(Given::new(&session));
         }
-        self.given = Some(Given::new(&dict));
+        if let Some(id) = request.head.request_id() {
+            set_request_id(&dict, id)?;
+        }
+        self.given = (!self.has_request_ids).then(|| Given::new(&dict));
         Ok(Some(dict))
     }
 }
@@ -137,6 +148,14 @@ fn is_same(one: Option<&Arc<TlsDetails>>, other: Option<&Arc<TlsDetails>>) -> bo
         (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
         _ => false,
     }
+}
+
+/// Adds the extension that has the id of a request.
+pub(super) fn set_request_id(extensions: &Bound<'_, PyDict>, id: &str) -> PyResult<()> {
+    let py = extensions.py();
+    let extension = PyDict::new(py);
+    extension.set_item("id", id)?;
+    extensions.set_item(pyo3::intern!(py, "bolide.request_id"), extension)
 }
 
 /// The extension that describes a TLS session (asgiref, "TLS Extension").

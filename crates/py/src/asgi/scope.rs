@@ -101,7 +101,7 @@ impl Scopes {
         py: Python<'_>,
         (scheme, root_path): (&'static str, &str),
         state: Option<Py<PyDict>>,
-        offered: Offered,
+        (offered, has_request_ids): (Offered, bool),
     ) -> PyResult<Scopes> {
         let versions = PyDict::new(py);
         versions.set_item("version", "3.0")?;
@@ -140,7 +140,7 @@ impl Scopes {
             given: None,
             last: Last::default(),
             versions: Fresh::new(versions.unbind()),
-            extensions: Extensions::new(py, offered.names()),
+            extensions: Extensions::new(py, offered.names(), has_request_ids),
             state: state.map(Fresh::new),
             scheme,
             root_path: root_path.to_owned(),
@@ -212,9 +212,7 @@ impl Scopes {
         let references = OurReferences::of(if scope.is_some() { 3 } else { 2 });
         let keys = &self.keys;
         target.renew(&keys.asgi, self.versions.renewed(py, references)?)?;
-        let extensions =
-            self.extensions
-                .renewed(py, references, request.circumstances.tls.as_ref())?;
+        let extensions = self.extensions.renewed(py, references, request)?;
         target.renew(&keys.extensions, extensions)?;
         if let Some(state) = &mut self.state {
             target.renew(&keys.state, state.renewed(py, references)?)?;

@@ -17,6 +17,7 @@ use crate::native::stream::{Departure, Part};
 use crate::native::tls::Tls;
 use crate::run::awaitable::Ready;
 use crate::run::exchanges::Exchanges;
+use crate::run::log::push_id;
 use crate::run::memory;
 use crate::run::target::decoded;
 
@@ -308,6 +309,12 @@ impl Request {
         })
     }
 
+    /// The request's id; None if requests have none (`request_id`).
+    #[getter]
+    fn id(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with(py, State::request_id)
+    }
+
     #[getter]
     fn client<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         address(py, self.with(py, |state| state.client)?)
@@ -446,9 +453,23 @@ impl Request {
 }
 
 impl State {
-    /// Method and path in plain characters, for the log.
+    /// The name of the request in the log, in plain characters.
     pub(crate) fn title(&mut self) -> String {
         let method = self.head.method_name().escape_ascii().to_string();
-        format!("{method} {}", self.head.path().escape_ascii())
+        let mut title = format!("{method} {}", self.head.path().escape_ascii()).into_bytes();
+        if let Some(id) = self.request_id() {
+            push_id(&mut title, &id);
+        }
+        String::from_utf8(title).unwrap_or_default()
+    }
+
+    /// The id of the request, if requests have ids.
+    fn request_id(&mut self) -> Option<String> {
+        if !self.exchanges.as_ref()?.has_request_ids {
+            return None;
+        }
+        let section = self.head.field_section();
+        let id = wire::value_of(wire::last_line(section.lines().rest()));
+        String::from_utf8(id.to_vec()).ok()
     }
 }

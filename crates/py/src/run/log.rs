@@ -7,11 +7,27 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use server::{FilePart, Head, Shortage};
 
-/// Appends the name of a request in the log: method and path, as received.
+/// Appends the name of a request in the log: method and path, as received, and its id in brackets if it has one.
 pub(crate) fn push_title(title: &mut Vec<u8>, head: Head<'_>) {
     for part in [head.method_name(), b" ", head.path()] {
         title.extend_from_slice(part);
     }
+    if let Some(id) = head.request_id() {
+        push_id(title, id);
+    }
+}
+
+/// Appends the id of a request to its name.
+pub(crate) fn push_id(title: &mut Vec<u8>, id: &str) {
+    for part in [" [", id, "]"] {
+        title.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// The id in the name of a request. Neither method nor path has a space.
+fn id_in(title: &str) -> Option<&str> {
+    let id = title.split(' ').nth(2)?;
+    id.strip_prefix('[')?.strip_suffix(']')
 }
 
 /// Logs a failure that no error handler can respond to any more.
@@ -20,14 +36,14 @@ pub(crate) fn push_title(title: &mut Vec<u8>, head: Head<'_>) {
 pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, title: Option<&str>) {
     let title = title.unwrap_or("a request");
     let message = "%s: the response could not be completed";
-    log(py, "error", (message, title), Some(error));
+    log_about(py, "error", (message, title), Some(error));
 }
 
 /// Warns of a handler that has not responded in time, so that the server has responded.
 pub(crate) fn log_late_handler(py: Python<'_>, title: Option<&str>, timeout_ms: u64) {
     let title = title.unwrap_or("a request");
     let message = format!("%s: no response within {timeout_ms} ms (handler_timeout_ms): 503");
-    log(py, "warning", (message, title), None);
+    log_about(py, "warning", (&message, title), None);
 }
 
 /// Logs that an ASGI application raised, or returned before its response was complete.
@@ -36,7 +52,7 @@ pub(crate) fn log_application(py: Python<'_>, title: &str, error: Option<&PyErr>
         Some(_) => "%s: the application raised",
         None => "%s: the application returned before its response was complete",
     };
-    log(py, "error", (message, title), error);
+    log_about(py, "error", (message, title), error);
 }
 
 /// The message about a file that cannot be read, or ends before the rest of `part`.
@@ -76,7 +92,7 @@ pub(crate) fn log_detail(py: Python<'_>, message: &str) {
 /// Logs at debug level an exception that an ASGI application raised because its client had disconnected, which is not an error.
 pub(crate) fn log_disconnected(py: Python<'_>, title: &str, error: &PyErr) {
     let message = "%s: the application raised because its client has disconnected";
-    log(py, "debug", (message, title), Some(error));
+    log_about(py, "debug", (message, title), Some(error));
 }
 
 /// Warns of a field that an application sets and that is the server's to set.
@@ -85,12 +101,31 @@ pub(crate) fn log_left_out(py: Python<'_>, field_name: &str) {
     log(py, "warning", (message, field_name), None);
 }
 
+/// Logs a message about the request with that name, whose id is an attribute of the record too.
+pub(crate) fn log_about(
+    py: Python<'_>,
+    level: &str,
+    (message, title): (&str, &str),
+    error: Option<&PyErr>,
+) {
+    write(py, level, (message, title), (error, id_in(title)));
+}
+
 /// Logs a message with its arguments. Python reports an exception in doing so as unraisable.
 pub(crate) fn log<'py>(
     py: Python<'py>,
     level: &str,
     arguments: impl PyCallArgs<'py>,
     error: Option<&PyErr>,
+) {
+    write(py, level, arguments, (error, None));
+}
+
+fn write<'py>(
+    py: Python<'py>,
+    level: &str,
+    arguments: impl PyCallArgs<'py>,
+    (error, request_id): (Option<&PyErr>, Option<&str>),
 ) {
     let write = || -> PyResult<()> {
         let logger = py
@@ -101,10 +136,31 @@ pub(crate) fn log<'py>(
             // Including the traceback, which `value()` leaves out before 3.12.
             keywords.set_item("exc_info", error.clone_ref(py).into_value(py))?;
         }
+        if let Some(id) = request_id {
+            let extra = PyDict::new(py);
+            extra.set_item("request_id", id)?;
+            keywords.set_item("extra", extra)?;
+        }
         logger.call_method(level, arguments, Some(&keywords))?;
         Ok(())
     };
     if let Err(error) = write() {
         error.write_unraisable(py, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_is_found_in_a_title() {
+        let mut title = b"GET /a[b]".to_vec();
+        assert_eq!(id_in("GET /a[b]"), None);
+        push_id(&mut title, "c]:d");
+        assert_eq!(id_in(str::from_utf8(&title).unwrap()), Some("c]:d"));
+        for title in ["", "a request", "3 more request(s)", "GET /"] {
+            assert_eq!(id_in(title), None, "{title}");
+        }
     }
 }

@@ -1,15 +1,16 @@
-//! The options about proxies in front of the server.
+//! The options about proxies in front of the server, and about the ids of requests, which these may give.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use server::{Network, Proxies, Untrusted};
+use server::{Config, Network, Proxies, RequestIdConfig, Untrusted};
 use wire::{ForwardingField, ForwardingFields};
 
 /// Sets the option `name`. Returns false if it is none about proxies.
 ///
 /// # Errors
 /// `ValueError` or `TypeError` when the value is not valid.
-pub(super) fn set(proxies: &mut Proxies, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub(super) fn set(config: &mut Config, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let proxies = &mut config.proxies;
     match name {
         "trusted_proxies" => {
             for text in value.extract::<Vec<String>>()? {
@@ -28,9 +29,26 @@ pub(super) fn set(proxies: &mut Proxies, name: &str, value: &Bound<'_, PyAny>) -
             };
         }
         "proxy_protocol" => proxies.expects_header = value.is_truthy()?,
+        "request_id" => config.request_ids = request_ids_of(value)?,
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// The name of the field, and whether responses have it; None for no ids.
+fn request_ids_of(value: &Bound<'_, PyAny>) -> PyResult<Option<RequestIdConfig>> {
+    let Some((field_name, is_sent)) = value.extract::<Option<(String, bool)>>()? else {
+        return Ok(None);
+    };
+    match wire::is_field_name(field_name.as_bytes()) {
+        true => Ok(Some(RequestIdConfig {
+            field_name,
+            is_sent,
+        })),
+        false => Err(PyValueError::new_err(format!(
+            "{field_name:?} is no name of a field"
+        ))),
+    }
 }
 
 /// `*` is every peer, `unix` every one on a UNIX socket.

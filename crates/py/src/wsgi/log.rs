@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use server::Head;
 
-use crate::run::log::{log, push_title};
+use crate::run::log::{log, log_about, push_title};
 
-/// Method and path as received.
+/// The name of a request.
 pub(super) fn title(head: Head<'_>) -> String {
     let mut title = Vec::new();
     push_title(&mut title, head);
@@ -16,7 +16,7 @@ pub(super) fn title(head: Head<'_>) -> String {
 #[cold]
 pub(super) fn raised(py: Python<'_>, title: &str, error: &PyErr) {
     let message = "%s: the application raised";
-    log(py, "error", (message, title), Some(error));
+    log_about(py, "error", (message, title), Some(error));
 }
 
 /// The `close` of what the application returned raised; the response is not affected.
@@ -33,7 +33,7 @@ pub(super) fn wrong_length(py: Python<'_>, title: &str, is_short: bool) {
         true => "%s: its content is shorter than its Content-Length: the connection is closed",
         false => "%s: its content is longer than its Content-Length: the rest is dropped",
     };
-    log(py, "error", (message, title), None);
+    log_about(py, "error", (message, title), None);
 }
 
 /// Something that an operator should know.

@@ -23,6 +23,7 @@ pub(super) enum Value {
     Method,
     Path,
     Request,
+    RequestId,
     Status,
     Target,
     Time,
@@ -38,7 +39,7 @@ pub(super) enum Value {
 }
 
 /// The names of values. `host`, `referer` and `user_agent` are fields of the request that have a shorter name.
-const VALUES: [(&str, Value); 17] = [
+const VALUES: [(&str, Value); 18] = [
     ("client", Value::Client),
     ("content_bytes", Value::ContentBytes),
     ("duration_ms", Value::DurationMs),
@@ -46,6 +47,7 @@ const VALUES: [(&str, Value); 17] = [
     ("method", Value::Method),
     ("path", Value::Path),
     ("request", Value::Request),
+    ("request_id", Value::RequestId),
     ("status", Value::Status),
     ("target", Value::Target),
     ("time", Value::Time),
@@ -87,6 +89,8 @@ pub struct LogFormat {
     pub(super) is_precise: bool,
     /// Whether lines have something of the TLS session.
     pub(super) has_tls: bool,
+    /// Whether lines have the request's id.
+    pub(super) has_request_id: bool,
 }
 
 /// Why a text is no format.
@@ -145,6 +149,7 @@ impl LogFormat {
             names: vec!["referer".into(), "user-agent".into()],
             is_precise: false,
             has_tls: false,
+            has_request_id: true,
         }
     }
 
@@ -252,6 +257,7 @@ impl Reading {
         Ok(LogFormat {
             is_precise: has(&[Value::DurationUs]),
             has_tls: has(&[Value::TlsCipher, Value::TlsServerName, Value::TlsVersion]),
+            has_request_id: has(&[Value::RequestId]),
             form: Form::Template(self.pieces),
             names: self.names,
         })
@@ -289,9 +295,10 @@ mod tests {
         ];
         assert_eq!(format.form, Form::Template(pieces));
         assert_eq!(format.names, ["x-a", "host"]);
-        assert!(!format.is_precise && !format.has_tls);
+        assert!(!format.is_precise && !format.has_tls && !format.has_request_id);
         assert!(LogFormat::parse("{duration_us}").unwrap().is_precise);
         assert!(LogFormat::parse("{tls_server_name}").unwrap().has_tls);
+        assert!(LogFormat::parse("{request_id}").unwrap().has_request_id);
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn push_value(
         Value::Request => push_request(line, record, escape),
         Value::Method => push_escaped(line, or_dash(record.method()), escape),
         Value::Target => push_escaped(line, or_dash(record.target()), escape),
+        Value::RequestId => push_escaped(line, or_dash(record.request_id()), escape),
         Value::Path => push_escaped(line, or_dash(path_of(record.target())), escape),
         Value::Field(place) => push_escaped(line, or_dash(record.field(place)), escape),
         Value::Version => line.extend_from_slice(version(record.version).as_bytes()),
@@ -118,6 +119,7 @@ fn push_json(line: &mut Vec<u8>, record: &LogRecord, now: Now) {
         ("target", record.target()),
         ("referer", record.field(0)),
         ("user_agent", record.field(1)),
+        ("request_id", record.request_id()),
     ] {
         let _ = write!(line, "\",\"{key}\":\"");
         push_escaped(line, value, Escape::Json);
@@ -235,7 +237,7 @@ mod tests {
     fn a_json_line_is_one_object() {
         let expected = concat!(
             "{\"unix_s\":784111777,\"client\":\"192.0.2.1\",\"method\":\"GET\",\"target\":\"/a\\\"\\u001b[2J\\\\\",",
-            "\"referer\":\"\",\"user_agent\":\"x\\u000d\\u000ay\\u00ff\",\"version\":\"HTTP/1.1\",\"status\":200,",
+            "\"referer\":\"\",\"user_agent\":\"x\\u000d\\u000ay\\u00ff\",\"request_id\":\"i-1\",\"version\":\"HTTP/1.1\",\"status\":200,",
             "\"content_bytes\":13,\"duration_ms\":42}\n"
         );
         assert_eq!(line("json", &hostile()), expected);
@@ -252,6 +254,7 @@ mod tests {
             ("method", "GET"),
             ("path", "/a"),
             ("request", "GET\\x20/a?b=c\\x20HTTP/1.1"),
+            ("request_id", "i-1"),
             ("status", "200"),
             ("target", "/a?b=c"),
             ("time", "06/Nov/1994:08:49:37 +0000"),

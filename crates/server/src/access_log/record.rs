@@ -8,8 +8,10 @@ use wire::Version;
 use super::format::{LogFormat, NAMES_MAX};
 use crate::app::head::Head;
 
-/// Method, target, and the fields of the request.
-const TEXTS_MAX: usize = 2 + NAMES_MAX;
+/// Method, target, id.
+const TEXTS_OF_ALL: usize = 3;
+/// These, and the fields of the request.
+const TEXTS_MAX: usize = TEXTS_OF_ALL + NAMES_MAX;
 /// Room for the values of fields that is allocated with the others.
 const VALUES_BYTES: usize = 192;
 
@@ -63,7 +65,12 @@ impl LogRecord {
         let (method, target) = (head.method_name(), head.target());
         self.texts = Vec::with_capacity(method.len() + target.len() + VALUES_BYTES);
         let mut ends = self.ends.iter_mut();
-        for (text, end) in [method, target].into_iter().zip(ends.by_ref()) {
+        let id = match format.has_request_id {
+            true => head.request_id().unwrap_or_default(),
+            false => "",
+        };
+        let texts: [&[u8]; TEXTS_OF_ALL] = [method, target, id.as_bytes()];
+        for (text, end) in texts.into_iter().zip(ends.by_ref()) {
             self.texts.extend_from_slice(text);
             *end = self.texts.len() as u32;
         }
@@ -98,9 +105,14 @@ impl LogRecord {
         self.text(1)
     }
 
+    /// The request's id; empty without one.
+    pub(super) fn request_id(&self) -> &[u8] {
+        self.text(2)
+    }
+
     /// The values of a field of the request, by its place in the format; empty if there is none.
     pub(super) fn field(&self, place: usize) -> &[u8] {
-        self.text(2 + place)
+        self.text(TEXTS_OF_ALL + place)
     }
 
     /// Memory held, in bytes.
@@ -128,7 +140,7 @@ pub(super) mod tests {
             texts: Vec::new(),
             ends: [0; TEXTS_MAX],
         };
-        let texts = [b"GET", target].into_iter().chain(values.iter().copied());
+        let texts = [b"GET", target, b"i-1"].into_iter().chain(values.iter().copied());
         for (text, end) in texts.zip(&mut record.ends) {
             record.texts.extend_from_slice(text);
             *end = record.texts.len() as u32;

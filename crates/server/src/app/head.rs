@@ -79,6 +79,18 @@ impl<'a> Head<'a> {
         FieldSection(section)
     }
 
+    /// The id of the request, in visible ASCII, if the server gives requests ids.
+    #[inline]
+    pub fn request_id(self) -> Option<&'a str> {
+        let id = self.0.request_id()?;
+        str::from_utf8(id).ok()
+    }
+
+    /// The field line that sends it.
+    pub(crate) fn id_line(self) -> Option<&'a [u8]> {
+        self.0.id_line()
+    }
+
     /// Whether the request has content.
     #[inline]
     pub fn has_content(self) -> bool {
@@ -204,6 +216,8 @@ impl Origin {
 pub struct OwnedHead {
     bytes: Arc<[u8]>,
     origin: Origin,
+    /// Its last field line has its id.
+    is_identified: bool,
 }
 
 /// What a reader of copies remembers of the previous one.
@@ -220,26 +234,37 @@ impl OwnedHead {
         OwnedHead {
             bytes: head.0.bytes.into(),
             origin: Origin::of(head.0),
+            is_identified: head.0.notes.is_identified(),
         }
     }
 
-    /// Keeps the text of another head than `head`, which is of the same protocol and content.
-    pub(crate) fn of_text(text: Vec<u8>, head: Head<'_>) -> OwnedHead {
+    /// Keeps the text of another head than `head`, which is of the same protocol and content. It `is_identified` if its last field line has
+    /// the id of the request.
+    pub(crate) fn of_text(text: Vec<u8>, head: Head<'_>, is_identified: bool) -> OwnedHead {
         OwnedHead {
             bytes: text.into(),
             origin: Origin::of(head.0),
+            is_identified,
         }
     }
 
     /// Parses the head again. It always is valid.
     pub(crate) fn read(&self) -> Option<ReadHead<'_>> {
-        self.origin.parse(&self.bytes, None).map(ReadHead)
+        let parsed = self.origin.parse(&self.bytes, None);
+        parsed.map(|head| self.noted(head))
     }
 
     /// Parses the head again; it always is valid. `memo` keeps what the next head may share with it.
     pub fn read_with(&self, memo: &mut HeadMemo) -> Option<ReadHead<'_>> {
         let parsed = self.origin.parse(&self.bytes, Some(&mut memo.0));
-        parsed.map(ReadHead)
+        parsed.map(|head| self.noted(head))
+    }
+
+    fn noted<'a>(&self, mut head: RequestHead<'a>) -> ReadHead<'a> {
+        if self.is_identified {
+            head.notes = head.notes.identified();
+        }
+        ReadHead(head)
     }
 
     /// Memory held, in bytes.

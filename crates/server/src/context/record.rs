@@ -11,6 +11,8 @@ pub(crate) struct Record {
     pub(crate) tally: Option<Tally>,
     /// Held until the response starts.
     pub(crate) slow: Option<Ticket>,
+    /// The field line that sends the request's id.
+    pub(crate) id_line: Option<Box<[u8]>>,
 }
 
 impl Record {
@@ -49,6 +51,7 @@ impl Record {
 
     /// Memory held, in bytes, besides its own.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.line.as_ref().map_or(0, |line| line.held_bytes())
+        let id_bytes = self.id_line.as_ref().map_or(0, |line| line.len());
+        self.line.as_ref().map_or(0, |line| line.held_bytes()) + id_bytes
     }
 }

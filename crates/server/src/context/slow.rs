@@ -44,7 +44,7 @@ struct Entry {
 pub struct SlowRequest {
     /// By which its task is found.
     pub id: ExchangeId,
-    /// Method and path as received.
+    /// Method and path as received, and the request's id in brackets if it has one.
     pub title: Vec<u8>,
     /// For how long it has been running.
     pub age: Duration,
@@ -144,7 +144,7 @@ impl SlowRequests {
         }
     }
 
-    fn enter(&self, id: ExchangeId, title: [&[u8]; 2]) -> usize {
+    fn enter(&self, id: ExchangeId, title: [&[u8]; 3]) -> usize {
         let mut state = self.state();
         let place = match state.free.pop() {
             Some(place) => place,
@@ -198,12 +198,18 @@ impl Entry {
     }
 
     /// The memory of the title is used again.
-    fn begin(&mut self, id: ExchangeId, [method, path]: [&[u8]; 2]) {
+    fn begin(&mut self, id: ExchangeId, [method, path, request_id]: [&[u8]; 3]) {
         self.title.clear();
         for part in [method, b" ", path] {
             let room = TITLE_BYTES_MAX - self.title.len();
             self.title
                 .extend_from_slice(part.get(..room).unwrap_or(part));
+        }
+        if !request_id.is_empty() {
+            let parts = [&b" ["[..], request_id, b"]"];
+            parts
+                .iter()
+                .for_each(|part| self.title.extend_from_slice(part));
         }
         self.id = Some(id);
         self.began = Instant::now();
@@ -248,7 +254,9 @@ impl Slow {
     #[cold]
     #[inline(never)]
     pub(crate) fn call_begins(&self, id: ExchangeId, head: Head<'_>) {
-        let place = self.requests.enter(id, [head.method_name(), head.path()]);
+        let request_id = head.request_id().unwrap_or_default().as_bytes();
+        let title = [head.method_name(), head.path(), request_id];
+        let place = self.requests.enter(id, title);
         let requests = Arc::clone(&self.requests);
         self.current.set(Some(Ticket { place, requests }));
     }
@@ -278,7 +286,10 @@ mod tests {
     fn requests(limit: Duration, count: u64) -> (Arc<SlowRequests>, Vec<Ticket>) {
         let requests = Arc::new(SlowRequests::new(limit));
         let enter = |sequence| Ticket {
-            place: requests.enter(id(sequence), [b"GET", format!("/{sequence}").as_bytes()]),
+            place: requests.enter(
+                id(sequence),
+                [b"GET", format!("/{sequence}").as_bytes(), b""],
+            ),
             requests: Arc::clone(&requests),
         };
         let tickets = (0..count).map(enter).collect();

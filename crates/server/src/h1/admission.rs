@@ -28,6 +28,9 @@ impl H1 {
         head: &RequestHead<'_>,
         after: &[u8],
     ) -> Option<usize> {
+        let outer = turn.outer_head(head);
+        let read = outer.as_ref().and_then(OwnedHead::read);
+        let head = read.as_ref().map_or(head, ReadHead::parsed);
         if turn.context.is_guarded {
             // Another one is served as if it had not asked (RFC 9110 section 7.8), and so waits as others do.
             let is_handshake = head.asks_websocket && turn.app.takes_websocket(&Head::of(head));
@@ -46,12 +49,6 @@ impl H1 {
                 }
             }
         }
-        let rewritten = match head.is_forwarded {
-            true => turn.link.rewritten(&turn.context.proxies, head),
-            false => None,
-        };
-        let read = rewritten.as_ref().and_then(OwnedHead::read);
-        let head = read.as_ref().map_or(head, ReadHead::parsed);
         Some(self.begin(turn, head, after))
     }
 

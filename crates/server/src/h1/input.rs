@@ -168,7 +168,7 @@ impl H1 {
                     return false;
                 }
                 let after = rest.get(head.consumed..).unwrap_or_default();
-                let used = match head.is_forwarded | turn.context.is_guarded {
+                let used = match head.notes.is_any() | turn.context.is_guarded {
                     false => self.begin(turn, head, after),
                     true => match self.begin_guarded(turn, head, after) {
                         Some(used) => used,
@@ -288,7 +288,7 @@ impl H1 {
         let responder = &mut context.responder;
         responder.call_begins(framing, is_next && !turn.link.is_full());
         let said = (&context.proxies, &mut context.forwarded);
-        let request = turn.link.request(said, head, (content, id));
+        let request = turn.link.request(said, responder, head, (content, id));
         if let Some(slow) = &context.slow {
             slow.call_begins(id, request.head);
         }

@@ -55,7 +55,7 @@ impl H1 {
         responder.message_begins(false);
         let said = (&turn.context.proxies, &mut turn.context.forwarded);
         let content = Content::Whole(b"");
-        let request = turn.link.request(said, head, (content, id));
+        let request = turn.link.request(said, responder, head, (content, id));
         let field_section = head.field_section;
         let offer = Offer { field_section };
         turn.app.websocket(&request, &offer, responder);

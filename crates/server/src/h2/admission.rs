@@ -25,6 +25,9 @@ impl H2 {
         head: &RequestHead<'_>,
         after: &[u8],
     ) -> Result<usize, Violation> {
+        let outer = turn.outer_head(head);
+        let read = outer.as_ref().and_then(OwnedHead::read);
+        let head = read.as_ref().map_or(head, ReadHead::parsed);
         let verdict = match turn.context.is_guarded {
             true => turn.admit(head, head.asks_websocket),
             false => Verdict::Begin,
@@ -35,12 +38,6 @@ impl H2 {
             self.refuse_with(turn, new, Known::Head(head), "", response);
             return Ok(0);
         }
-        let rewritten = match head.is_forwarded {
-            true => turn.link.rewritten(&turn.context.proxies, head),
-            false => None,
-        };
-        let read = rewritten.as_ref().and_then(OwnedHead::read);
-        let head = read.as_ref().map_or(head, ReadHead::parsed);
         if verdict == Verdict::Wait {
             let growth_bytes = self.growth_bytes();
             if is_short(REQUEST_SPARE_BYTES + growth_bytes) {

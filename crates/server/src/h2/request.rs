@@ -173,7 +173,7 @@ impl H2 {
                 return Ok(0);
             }
         };
-        match head.is_forwarded | turn.context.is_guarded {
+        match head.notes.is_any() | turn.context.is_guarded {
             false => self.begin(turn, new, &head, after),
             true => self.begin_guarded(turn, new, &head, after),
         }
@@ -344,7 +344,7 @@ impl H2 {
         frames.framed_bytes = 0;
         frames.has_ended = false;
         let said = (&turn.context.proxies, &mut turn.context.forwarded);
-        let request = turn.link.request(said, head, (content, id));
+        let request = turn.link.request(said, responder, head, (content, id));
         if let Some(slow) = &turn.context.slow {
             slow.call_begins(id, request.head);
         }

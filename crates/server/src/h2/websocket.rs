@@ -113,12 +113,12 @@ impl H2 {
             sequence: turn.context.next_sequence(),
         };
         let said = (&turn.context.proxies, &mut turn.context.forwarded);
+        let responder = &mut turn.context.responder;
         let content = Content::Whole(b"");
-        let request = turn.link.request(said, head, (content, id));
+        let request = turn.link.request(said, responder, head, (content, id));
         let offer = Offer {
             field_section: head.field_section,
         };
-        let responder = &mut turn.context.responder;
         responder.message_begins(false);
         let app = &mut *turn.app;
         let is_called = guarded(|| app.websocket(&request, &offer, responder)).is_some();

@@ -17,7 +17,7 @@ impl Link {
     /// for a client without an address.
     fn limited_client(&self, proxies: &Proxies, head: &RequestHead<'_>) -> Option<IpAddr> {
         let client = self.client_of(proxies, Some(head));
-        let is_named = head.is_forwarded && client != self.circumstances.client;
+        let is_named = head.notes.is_forwarded() && client != self.circumstances.client;
         match client {
             Peer::Internet(address) if is_named || !proxies.trusts(&client) => Some(address.ip()),
             _ => None,

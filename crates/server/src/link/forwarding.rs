@@ -1,4 +1,4 @@
-//! The requests of a link whose peer is a proxy, or poses as one.
+//! The requests of a link whose peer is a proxy, or poses as one, or that have ids.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -13,7 +13,9 @@ use crate::app::head::{Head, OwnedHead};
 use crate::app::{App, Content, Request};
 use crate::context::proxies::Proxies;
 use crate::context::record::Record;
+use crate::context::request_ids::RequestIds;
 use crate::id::ExchangeId;
+use crate::responder::Responder;
 
 impl Link {
     /// A request as the application gets it. What trusted proxies say of it is kept in `place` until another one has such fields: so the
@@ -22,6 +24,7 @@ impl Link {
     pub(crate) fn request<'a>(
         &'a self,
         (proxies, place): (&Proxies, &'a mut Option<Circumstances>),
+        responder: &mut Responder,
         head: &'a RequestHead<'a>,
         (content, id): (Content<'a>, ExchangeId),
     ) -> Request<'a> {
@@ -29,9 +32,12 @@ impl Link {
             head: Head::of(head),
             content,
             id,
-            circumstances: match head.is_forwarded {
+            circumstances: match head.notes.is_any() {
                 false => &self.circumstances,
-                true => self.circumstances_of(proxies, place, head),
+                true => {
+                    responder.identify(head.id_line());
+                    self.circumstances_of(proxies, place, head)
+                }
             },
         }
     }
@@ -44,9 +50,10 @@ impl Link {
         place: &'a mut Option<Circumstances>,
         head: &RequestHead<'_>,
     ) -> &'a Circumstances {
-        match self.read_forwarded(proxies, head) {
-            None => &self.circumstances,
-            Some(forwarded) => place.insert(Circumstances {
+        let is_forwarded = head.notes.is_forwarded();
+        match is_forwarded.then(|| self.read_forwarded(proxies, head)) {
+            None | Some(None) => &self.circumstances,
+            Some(Some(forwarded)) => place.insert(Circumstances {
                 client: forwarded.client,
                 forwarded: Some(Box::new(forwarded)),
                 ..self.circumstances.clone()
@@ -56,7 +63,7 @@ impl Link {
 
     /// Who sent a request, as far as is known.
     pub(super) fn client_of(&self, proxies: &Proxies, head: Option<&RequestHead<'_>>) -> Peer {
-        let head = head.filter(|head| head.is_forwarded);
+        let head = head.filter(|head| head.notes.is_forwarded());
         let forwarded = head.and_then(|head| self.read_forwarded(proxies, head));
         forwarded.map_or(self.circumstances.client, |forwarded| forwarded.client)
     }
@@ -76,7 +83,7 @@ impl Link {
     }
 
     fn claims<'a>(&self, proxies: &Proxies, head: &RequestHead<'a>) -> Option<Claims<'a>> {
-        if self.is_of_unknown || !proxies.trusts(&self.circumstances.client) {
+        if !self.is_trusted(proxies) {
             return None;
         }
         let lines = wire::field_lines(head.field_section);
@@ -84,21 +91,38 @@ impl Link {
         Some(wire::forwarded::claims(lines, proxies.fields, trusts))
     }
 
-    /// The head of a request as it is after what proxies say of its host, and without the fields that the application is not to get. None if
-    /// it stays as it is.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn rewritten(&self, proxies: &Proxies, head: &RequestHead<'_>) -> Option<OwnedHead> {
-        let claims = self.claims(proxies, head);
-        let is_trusted = claims.is_some();
+    /// Whether what the peer says is believed.
+    fn is_trusted(&self, proxies: &Proxies) -> bool {
+        !self.is_of_unknown && proxies.trusts(&self.circumstances.client)
+    }
+
+    /// The head of a request as it is after what proxies say of its host, without the fields that the application is not to get, and with its
+    /// id. None if it stays as it is.
+    fn rewritten(
+        &self,
+        proxies: &Proxies,
+        ids: Option<&mut RequestIds>,
+        head: &RequestHead<'_>,
+    ) -> Option<OwnedHead> {
+        let is_trusted = self.is_trusted(proxies);
+        let claims = match head.notes.is_forwarded() {
+            true => self.claims(proxies, head),
+            false => None,
+        };
         let host = claims.and_then(|claims| self.host_of(head, &claims));
-        let drops = |name: &[u8]| proxies.drops(name, is_trusted);
+        let ids = ids.map(|ids| {
+            ids.identify(head, is_trusted);
+            &*ids
+        });
+        let is_id = |name: &[u8]| ids.is_some_and(|ids| ids.is_spelled(name));
+        let drops = |name: &[u8]| proxies.drops(name, is_trusted) || is_id(name);
         let mut lines = wire::field_lines(head.field_section);
-        if host.is_none() && !lines.any(|(name, _)| drops(name)) {
+        if host.is_none() && ids.is_none() && !lines.any(|(name, _)| drops(name)) {
             return None;
         }
-        let text = wire::rewritten(head, drops, host.as_deref());
-        Some(OwnedHead::of_text(text, Head::of(head)))
+        let id_line = ids.map_or(&b""[..], RequestIds::line);
+        let text = wire::rewritten(head, drops, host.as_deref(), id_line);
+        Some(OwnedHead::of_text(text, Head::of(head), ids.is_some()))
     }
 
     /// The scheme of what the client sent.
@@ -152,6 +176,18 @@ fn peer_of(node: Node) -> Peer {
 }
 
 impl<A: App> Turn<'_, A> {
+    /// The head of a request as the application gets it, if it is not the one that was received: after what proxies say, and with an id.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn outer_head(&mut self, head: &RequestHead<'_>) -> Option<OwnedHead> {
+        let context = &mut *self.context;
+        let ids = context.request_ids.as_mut();
+        if ids.is_none() && !head.notes.is_forwarded() {
+            return None;
+        }
+        self.link.rewritten(&context.proxies, ids, head)
+    }
+
     /// Who sent a request, for its line in the access log; the peer, if there is no log.
     pub(crate) fn client_for_log(&self, head: Option<&RequestHead<'_>>) -> Peer {
         match self.context.log.is_some() {

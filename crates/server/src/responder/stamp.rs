@@ -1,6 +1,6 @@
 //! What the responses of one second have in common, encoded once.
 
-use super::Fields;
+use super::{Fields, Responder};
 
 /// The field lines common to every response of one second, and the head of the most frequent response.
 pub(crate) struct Stamp {
@@ -14,6 +14,10 @@ pub(crate) struct Stamp {
     last_length: usize,
     /// Address and length of the constant that `last_lines` was copied from, if it was one.
     last_constant: Option<(usize, usize)>,
+    /// Responses have the ids of their requests.
+    pub(crate) sends_ids: bool,
+    /// The field line with the id of the current request, if it is sent.
+    id_line: Vec<u8>,
 }
 
 impl Stamp {
@@ -31,6 +35,8 @@ impl Stamp {
             last_lines: Vec::new(),
             last_length: 0,
             last_constant: None,
+            sends_ids: false,
+            id_line: Vec::new(),
         };
         stamp.refresh(unix_s);
         stamp
@@ -49,7 +55,7 @@ impl Stamp {
     }
 
     /// The field lines of a response: the server's own, then those of the application.
-    pub(crate) fn sections<'a>(&'a self, fields: Fields<'a>) -> [&'a [u8]; 3] {
+    pub(crate) fn sections<'a>(&'a self, fields: Fields<'a>) -> [&'a [u8]; 4] {
         let server = if fields.replaced.server {
             b""
         } else {
@@ -60,7 +66,36 @@ impl Stamp {
         } else {
             &self.date[..]
         };
-        [server, date, fields.lines]
+        [server, date, self.id_line_beside(fields.lines), fields.lines]
+    }
+
+    /// The field line with the id of the request; empty if none is sent, or if the application's lines have such a field.
+    #[inline]
+    pub(super) fn id_line_beside(&self, lines: &[u8]) -> &[u8] {
+        match self.id_line.is_empty() || self.has_its_name(lines) {
+            true => b"",
+            false => &self.id_line,
+        }
+    }
+
+    #[cold]
+    fn has_its_name(&self, lines: &[u8]) -> bool {
+        let name = self.id_line.split(|byte| *byte == b':').next();
+        let name = name.unwrap_or_default();
+        wire::field_lines(lines).any(|(other, _)| other.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether responses have a field line with an id.
+    #[inline]
+    pub(super) fn has_id(&self) -> bool {
+        !self.id_line.is_empty()
+    }
+
+    /// Changes the field line with the id; an empty one is none. What starts with another is not repeated.
+    pub(super) fn set_id_line(&mut self, line: &[u8]) {
+        self.id_line.clear();
+        self.id_line.extend_from_slice(line);
+        (self.last_constant, self.last_length) = (None, usize::MAX);
     }
 
     /// Whether the whole head equals the remembered one.
@@ -84,9 +119,28 @@ impl Stamp {
         self.last_length = length;
         self.last.clear();
         self.last.extend_from_slice(&self.ok);
+        if self.has_id() && !self.has_its_name(lines) {
+            self.last.extend_from_slice(&self.id_line);
+        }
         self.last.extend_from_slice(lines);
         self.last.extend_from_slice(b"Content-Length: ");
         wire::push_decimal(&mut self.last, length as u64);
         self.last.extend_from_slice(b"\r\n\r\n");
+    }
+}
+
+impl Responder {
+    /// Whether responses have the ids of their requests.
+    pub(crate) fn sends_ids(&self) -> bool {
+        self.stamp.sends_ids
+    }
+
+    /// What is written next responds to the request with this field line for its id.
+    #[inline]
+    pub(crate) fn identify(&mut self, id_line: Option<&[u8]>) {
+        if self.stamp.sends_ids && (id_line.is_some() || self.stamp.has_id()) {
+            self.stamp.set_id_line(id_line.unwrap_or_default());
+            self.frames.forget_last();
+        }
     }
 }

@@ -17,7 +17,7 @@ from itertools import dropwhile
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from bolide.server.logs import logger
+from bolide.server.logs import about_request, logger
 from bolide.server.process.lifetime import as_written
 
 if TYPE_CHECKING:
@@ -87,9 +87,11 @@ class SlowRequests:
         self._suppressed += suppressed
         for each in running:
             text = "%s: no response for %.3f s, and it goes on (%s)%s"
-            logger.warning(text, *each[:2], self._limit, self._where(each, frames))
+            given = *each[:2], self._limit, self._where(each, frames)
+            logger.warning(text, *given, extra=about_request(each[0]))
         for title, took_s in ended:
-            logger.warning("%s: its response took %.3f s (%s)", title, took_s, self._limit)
+            text = "%s: its response took %.3f s (%s)"
+            logger.warning(text, title, took_s, self._limit, extra=about_request(title))
 
     def _look_again(self) -> None:
         while not self._is_over:

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::{Head, Offer, Request};
 
-use super::super::fresh::tls_extension;
+use super::super::fresh::{set_request_id, tls_extension};
 use super::super::memo::address_of;
 use super::super::scope::{SPEC_VERSION, path_of};
 use crate::ffi;
@@ -68,6 +68,9 @@ impl SocketScopes {
         extensions.set_item("websocket.http.response", PyDict::new(py))?;
         if let Some(details) = &now.tls {
             extensions.set_item("tls", tls_extension(py, details)?)?;
+        }
+        if let Some(id) = head.request_id() {
+            set_request_id(&extensions, id)?;
         }
         scope.set_item("extensions", extensions)?;
         Ok(scope)

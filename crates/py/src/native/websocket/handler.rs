@@ -213,7 +213,7 @@ impl SocketHandler {
             return log::log_disconnected(py, &title, error);
         }
         let message = "%s: the handler of a WebSocket raised";
-        log::log(py, "error", (message, title), Some(error));
+        log::log_about(py, "error", (message, &title), Some(error));
     }
 }
 
