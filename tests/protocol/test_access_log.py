@@ -50,13 +50,15 @@ def test_combined_lines(start: Start, tmp_path: Path) -> None:
 def test_json_lines(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     server = start("protocol.py", "--access-log", str(log), "--access-log-format", "json")
+    (worker,) = server.workers()
     with server.connect() as client:
         client.get("/wait/50", 'User-Agent: "q" \\ \xff')
         client.send(b"nonsense\r\n\r\n")
         client.read()
     ended(server)
     first, second = (json.loads(line) for line in log.read_text("ascii").splitlines())
-    assert first.pop("duration_ms") >= 40
+    assert first.pop("duration_ms") >= first.pop("first_byte_ms") >= 40
+    assert first.pop("worker") == worker
     assert abs(first.pop("unix_s") - log.stat().st_mtime) < 20
     assert first == {
         "client": "127.0.0.1",
@@ -67,6 +69,9 @@ def test_json_lines(start: Start, tmp_path: Path) -> None:
         "content_bytes": 9,
         "referer": "",
         "user_agent": '"q" \\ \xc3\xbf',
+        "request_id": "",
+        "queue_ms": 0,
+        "received_bytes": 0,
     }
     assert (second["status"], second["method"], second["target"]) == (400, "", "")
 

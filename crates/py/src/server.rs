@@ -20,7 +20,7 @@ use net::Poller;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use server::{Compression, Config, Limits, OptionalLimits, Origins, Timeouts, Worker};
+use server::{AccessLog, Compression, Config, Limits, OptionalLimits, Origins, Timeouts, Worker};
 
 use self::flusher::Flusher;
 pub(crate) use self::lifeline::follow;
@@ -64,8 +64,9 @@ impl Server {
     #[new]
     fn new(app: &Bound<'_, PyAny>, options: &Bound<'_, PyDict>) -> PyResult<Server> {
         let memory = Mutex::new(Memory::new());
-        let config = config_of(options)?;
+        let mut config = config_of(options)?;
         let log = access_log::of_options(options)?;
+        config.logs_waits = log.as_ref().is_some_and(AccessLog::has_waits);
         let disconnected = Interface::disconnected(app)?;
         // The mailbox belongs to the worker, and the application needs it before the worker is created.
         let mailbox = Arc::default();

@@ -7,6 +7,7 @@ mod format;
 mod line;
 mod record;
 mod selection;
+mod start;
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -91,6 +92,16 @@ impl AccessLog {
     /// Whether requests are timed with a precise clock.
     pub(crate) fn is_precise(&self) -> bool {
         self.format.is_precise
+    }
+
+    /// Whether lines have the time that requests have waited.
+    pub fn has_waits(&self) -> bool {
+        self.format.has_waits
+    }
+
+    /// Whether lines have fields of responses, so that these are to be kept.
+    pub(crate) fn has_response_fields(&self) -> bool {
+        !self.format.wanted.names.is_empty()
     }
 
     /// What a line reports about a request; `None` if it is not in the share that has lines. `tls` is asked only if the format needs it.

@@ -42,6 +42,15 @@ pub enum Content<'a> {
 }
 
 impl Content<'_> {
+    /// The length of content that has arrived as a whole.
+    #[inline]
+    pub(crate) fn whole_bytes(self) -> u64 {
+        match self {
+            Content::Whole(content) => content.len() as u64,
+            Content::Later => 0,
+        }
+    }
+
     /// What a handler may keep of a request with this content and a head of `head_bytes`.
     pub(crate) fn lent_bytes(self, head_bytes: usize) -> u32 {
         let content_bytes = match self {

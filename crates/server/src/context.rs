@@ -38,7 +38,7 @@ use self::bounds::Bounds;
 use self::budget::{BUDGET, Budget};
 use self::proxies::Proxies;
 use self::refusal::Refusals;
-use self::request_ids::RequestIds;
+use self::request_ids::{RequestIdConfig, RequestIds};
 use self::share::Share;
 use self::slow::Slow;
 use self::websockets::{WebSocketConfig, WebSockets};
@@ -176,6 +176,12 @@ impl Context {
         self.draining_since_ms.is_some()
     }
 
+    /// Gives requests ids, if there is a setting about them. To be called before [`Context::guard`].
+    pub(crate) fn identify(&mut self, config: Option<RequestIdConfig>) {
+        self.responder.stamp.sends_ids = config.as_ref().is_some_and(|config| config.is_sent);
+        self.request_ids = config.map(RequestIds::new);
+    }
+
     /// Looks at requests from now on, if one of these limits is set, or if an application has routes with bounds of their own.
     pub(crate) fn guard(&mut self, config: AdmissionConfig, has_routes: bool) {
         self.admission = Admission::new(config);
@@ -212,6 +218,8 @@ impl Context {
     }
 
     fn records(&mut self) {
+        let log = self.log.as_ref();
+        self.responder.keeps_lines = log.is_some_and(AccessLog::has_response_fields);
         self.is_recorded = self.log.is_some() || self.metrics.is_on() || self.slow.is_some();
         let is_precise = self.log.as_ref().is_some_and(AccessLog::is_precise);
         self.metrics.time_turns(is_precise);
@@ -246,7 +254,10 @@ impl Context {
                 turn_ns: self.metrics.turn_began_ns(),
             };
             let mut line = log.record(sender, head, began)?;
-            (line.status, line.content_bytes) = (status, content_bytes);
+            line.waited_ms = self.admission.waited_ms;
+            if status != 0 {
+                line.begin(status, content_bytes, self.responder.lines());
+            }
             Some(Box::new(line))
         });
         let method = head.map_or(wire::Method::Other, Head::method);

@@ -173,7 +173,9 @@ impl Exchange {
         responder.identify(self.record.id_line.as_deref());
         let content_bytes = encoder.respond(&mut self.out, responder, response);
         self.progress = Progress::Done;
-        self.record.begin(response.status, content_bytes);
+        self.record.waited(response.waited_ms.into());
+        self.record
+            .begin(response.status, content_bytes, &response.fields);
     }
 
     fn begin(
@@ -183,7 +185,8 @@ impl Exchange {
         response: &Response,
         progress: Progress,
     ) -> Obeyed {
-        self.record.begin(response.status, 0);
+        self.record.waited(response.waited_ms.into());
+        self.record.begin(response.status, 0, &response.fields);
         responder.identify(self.record.id_line.as_deref());
         if encoder.begin(&mut self.out, responder, response) {
             self.progress = progress;

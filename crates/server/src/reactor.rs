@@ -44,8 +44,8 @@ use crate::context::admission::AdmissionConfig;
 use crate::context::budget::Budget;
 use crate::context::metrics::{Metrics, Refusal, Scarce};
 use crate::context::proxies::Proxies;
-use crate::context::request_ids::{RequestIdConfig, RequestIds};
 use crate::context::refusal::Refusals;
+use crate::context::request_ids::RequestIdConfig;
 use crate::context::slow::{Slow, SlowRequests};
 use crate::context::websockets::WebSocketConfig;
 use crate::exchange::Unfinished;
@@ -101,6 +101,8 @@ pub struct Config {
     pub proxies: Proxies,
     /// The ids of requests, if they have any.
     pub request_ids: Option<RequestIdConfig>,
+    /// Applications report for how long requests wait.
+    pub logs_waits: bool,
     /// Where requests are entered while their application has not started to respond.
     pub slow: Option<Arc<SlowRequests>>,
     /// Bytes that all connections of a worker may hold; 0 for any amount.
@@ -174,15 +176,14 @@ impl<A: App> Worker<A> {
     ) -> io::Result<Worker<A>> {
         net::watch_forks();
         memory::notice_limit();
-        let mut stamp = Stamp::new(!config.omits_server_field, clock.unix_s());
-        stamp.sends_ids = config.request_ids.as_ref().is_some_and(|ids| ids.is_sent);
+        let stamp = Stamp::new(!config.omits_server_field, clock.unix_s());
         let now_ms = clock.now_ms();
         let turned_away_max = (descriptors_max() / DESCRIPTORS_PER_TURNED_AWAY) as usize;
         let settings = (config.limits, config.timeouts, config.websocket);
         let mut context = Context::new(settings, stamp, log, clock, mailbox);
         context.accepts_prior_knowledge = config.accepts_prior_knowledge;
         context.proxies = config.proxies;
-        context.request_ids = config.request_ids.map(RequestIds::new);
+        context.identify(config.request_ids);
         context.watch(config.slow.map(Slow::new));
         context.budget = Budget::new(config.memory_bytes_max);
         context.refusals = Refusals::with_handshakes(config.reports_handshakes);

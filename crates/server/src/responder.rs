@@ -59,6 +59,11 @@ pub struct Responder {
     /// The connection is reset when it is closed.
     is_guarded: bool,
     is_broken: bool,
+    /// Whether the application's field lines are kept for the log.
+    pub(crate) keeps_lines: bool,
+    kept_lines: Vec<u8>,
+    /// They are those of the current response, which does not start like the last one then.
+    has_kept: bool,
     /// Bytes of the response's content that were not written because there is no memory for them.
     lacked_bytes: usize,
 }
@@ -86,6 +91,9 @@ impl Responder {
             sent_bytes: 0,
             is_guarded: false,
             is_broken: false,
+            keeps_lines: false,
+            kept_lines: Vec::new(),
+            has_kept: false,
             lacked_bytes: 0,
         }
     }
@@ -106,6 +114,7 @@ impl Responder {
         self.is_usual = false;
         self.delimiter = Delimiter::End;
         self.is_open = false;
+        self.has_kept = false;
         self.can_send_now = can_send_now;
     }
 
@@ -374,6 +383,7 @@ impl Responder {
 
     fn push_head(&mut self, status: u16, fields: Fields<'_>) {
         self.status = status;
+        self.keep_lines(fields);
         if status == 200 && !fields.replaces_ours() {
             self.out.extend_from_slice(&self.stamp.ok);
         } else {

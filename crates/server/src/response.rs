@@ -27,6 +27,8 @@ pub struct Response {
     /// The length of a streamed content, if the application knows it. It is sent as Content-Length. Parts beyond it are dropped, and a
     /// shorter content truncates the connection.
     pub length: Option<u64>,
+    /// How long its request has waited for a thread, if that is to be logged.
+    pub waited_ms: u32,
 }
 
 impl Response {
@@ -47,6 +49,7 @@ impl Response {
             fields,
             content: [reason.as_bytes(), b"\n"].concat(),
             length: None,
+            waited_ms: 0,
         }
     }
 

@@ -81,6 +81,7 @@ impl HandlerResponse<'_> {
             fields: self.lines.fields().lines.to_vec(),
             content,
             length: None,
+            waited_ms: 0,
         })
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Exchanges {
     pub(crate) running: RunningTasks,
     /// The requests whose applications have not started to respond, if they are watched.
     pub(crate) slow: Option<Arc<SlowRequests>>,
+    /// The log has the time for which requests wait.
+    pub(crate) logs_waits: bool,
     /// Requests have ids.
     pub(crate) has_request_ids: bool,
     /// The server waits for the last handlers to end.
@@ -91,6 +93,7 @@ impl Exchanges {
             watch: Watch::default(),
             running: RunningTasks::default(),
             slow: config.slow.clone(),
+            logs_waits: config.logs_waits,
             has_request_ids: config.request_ids.is_some(),
             is_draining: AtomicBool::new(false),
             sockets: Sockets::default(),

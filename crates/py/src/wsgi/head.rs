@@ -44,6 +44,7 @@ impl Head {
             fields: self.fields.clone(),
             content,
             length: self.length,
+            ..Response::default()
         }
     }
 

@@ -1,5 +1,6 @@
 //! The state that one thread of the pool and the reactor share about the current request.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use net::memory::append;
@@ -9,6 +10,7 @@ use server::{Command, ExchangeId, OwnedHead, Response, SlowRequests};
 
 use super::call::over;
 use super::outbox::Outbox;
+use super::pool::Job;
 use super::reports::Reports;
 use super::spool::{Spool, Spooling, Writer};
 use crate::run::exchanges::{AHEAD_BYTES, Exchanges};
@@ -24,6 +26,8 @@ pub(super) struct Lane {
     exchanges: Arc<Exchanges>,
     spooling: Arc<Spooling>,
     reports: Arc<Reports>,
+    /// How long the current request has waited, if that is to be logged.
+    waited_ms: AtomicU32,
 }
 
 #[derive(Default)]
@@ -95,12 +99,21 @@ impl Lane {
             changed: Condvar::new(),
             outbox,
             exchanges,
+            waited_ms: AtomicU32::new(0),
         }
     }
 
     /// Where slow requests are watched, if they are.
     pub(super) fn slow(&self) -> Option<Arc<SlowRequests>> {
         self.exchanges.slow.clone()
+    }
+
+    /// The thread takes a request.
+    pub(super) fn takes(&self, job: &Job) {
+        if self.exchanges.logs_waits {
+            let waited_ms = u32::try_from(job.waited().as_millis()).unwrap_or(u32::MAX);
+            self.waited_ms.store(waited_ms, Ordering::Relaxed);
+        }
     }
 
     /// A request starts.
@@ -134,7 +147,14 @@ impl Lane {
         self.state().is_over()
     }
 
-    pub(super) fn post(&self, id: ExchangeId, command: Command) {
+    pub(super) fn post(&self, id: ExchangeId, mut command: Command) {
+        if self.exchanges.logs_waits
+            && let Command::Respond(response)
+            | Command::Begin(response)
+            | Command::BeginOpen(response) = &mut command
+        {
+            response.waited_ms = self.waited_ms.load(Ordering::Relaxed);
+        }
         self.outbox.post(id, command);
     }
 

@@ -51,6 +51,13 @@ pub(super) struct Job {
     round: u64,
 }
 
+impl Job {
+    /// For how long it has waited for a thread.
+    pub(super) fn waited(&self) -> Duration {
+        self.queued.elapsed()
+    }
+}
+
 /// What the reactor and the threads share.
 pub(super) struct Pool {
     queue: Mutex<Queue>,
@@ -496,10 +503,9 @@ impl Intake {
 pub(super) fn unavailable() -> Response {
     Response {
         status: 503,
-        reason: Vec::new(),
         fields: UNAVAILABLE_FIELDS.to_vec(),
         content: UNAVAILABLE.to_vec(),
-        length: None,
+        ..Response::default()
     }
 }
 

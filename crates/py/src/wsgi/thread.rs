@@ -99,6 +99,7 @@ impl Thread {
     }
 
     fn job(&mut self, py: Python<'_>, mut job: Job) {
+        self.lane.takes(&job);
         let Some(read) = job.head.read_with(&mut self.memo) else {
             return self.lane.post(job.id, Command::Fail);
         };

@@ -5,12 +5,15 @@
 
 use std::fmt::{Display, Formatter, Result as FormatResult};
 
+use super::start::Wanted;
+
 /// The combined format of Apache and nginx; there is never an identity or a user.
 const COMBINED: &str =
     "{client} - - [{time}] \"{request}\" {status} {content_bytes} \"{referer}\" \"{user_agent}\"";
-/// The prefix of the name of a field that the request has.
+/// The prefixes of the names of fields that the request or the response has.
 const REQUEST: &str = "request.";
-/// Fields of requests that a line may have. Their places are part of every record.
+const RESPONSE: &str = "response.";
+/// Fields of requests that a line may have, and of responses. The places of the first are part of every record.
 pub(super) const NAMES_MAX: usize = 16;
 
 /// What a line reports, other than fields of the request.
@@ -20,8 +23,12 @@ pub(super) enum Value {
     ContentBytes,
     DurationMs,
     DurationUs,
+    FirstByteMs,
+    FirstByteUs,
     Method,
     Path,
+    QueueMs,
+    ReceivedBytes,
     Request,
     RequestId,
     Status,
@@ -36,16 +43,22 @@ pub(super) enum Value {
     Worker,
     /// The value of a request's field, by its place in [`LogFormat::names`].
     Field(usize),
+    /// The value of a response's field, by its place in [`Wanted::names`].
+    ResponseField(usize),
 }
 
 /// The names of values. `host`, `referer` and `user_agent` are fields of the request that have a shorter name.
-const VALUES: [(&str, Value); 18] = [
+const VALUES: [(&str, Value); 22] = [
     ("client", Value::Client),
     ("content_bytes", Value::ContentBytes),
     ("duration_ms", Value::DurationMs),
     ("duration_us", Value::DurationUs),
+    ("first_byte_ms", Value::FirstByteMs),
+    ("first_byte_us", Value::FirstByteUs),
     ("method", Value::Method),
     ("path", Value::Path),
+    ("queue_ms", Value::QueueMs),
+    ("received_bytes", Value::ReceivedBytes),
     ("request", Value::Request),
     ("request_id", Value::RequestId),
     ("status", Value::Status),
@@ -85,6 +98,10 @@ pub struct LogFormat {
     pub(super) form: Form,
     /// The request's fields that lines have, in lower case.
     pub(super) names: Vec<String>,
+    /// What of the start of a response lines have.
+    pub(super) wanted: Wanted,
+    /// Whether lines have the time that requests have waited.
+    pub(super) has_waits: bool,
     /// Whether requests are timed with a precise clock.
     pub(super) is_precise: bool,
     /// Whether lines have something of the TLS session.
@@ -116,7 +133,7 @@ impl Display for FormatError {
                 let short = SHORT.map(|(name, _)| name).join(", ");
                 write!(
                     out,
-                    "has the unknown field {{{name}}}; fields are {names}, {short} and request.NAME"
+                    "has the unknown field {{{name}}}; fields are {names}, {short}, request.NAME and response.NAME"
                 )
             }
             FormatError::Unpaired => out.write_str(
@@ -130,7 +147,7 @@ impl Display for FormatError {
             ),
             FormatError::TooMany => write!(
                 out,
-                "has more than {NAMES_MAX} fields of requests; remove some"
+                "has more than {NAMES_MAX} fields of requests or responses; remove some"
             ),
         }
     }
@@ -147,6 +164,8 @@ impl LogFormat {
         LogFormat {
             form: Form::Json,
             names: vec!["referer".into(), "user-agent".into()],
+            wanted: Wanted::default(),
+            has_waits: true,
             is_precise: false,
             has_tls: false,
             has_request_id: true,
@@ -197,6 +216,7 @@ impl LogFormat {
 struct Reading {
     pieces: Vec<Piece>,
     names: Vec<String>,
+    response_names: Vec<String>,
     is_quoted: bool,
 }
 
@@ -216,7 +236,12 @@ impl Reading {
         let known = VALUES.iter().find(|(known, _)| *known == name);
         let value = match known {
             Some((_, value)) => *value,
-            None => Value::Field(self.place(name)?),
+            None => match name.strip_prefix(RESPONSE) {
+                Some(long) if is_token(long) => {
+                    Value::ResponseField(place_in(&mut self.response_names, long)?)
+                }
+                _ => Value::Field(self.place(name)?),
+            },
         };
         self.pieces.push(Piece::Value {
             value,
@@ -229,20 +254,13 @@ impl Reading {
     fn place(&mut self, name: &str) -> Result<usize, FormatError> {
         let short = SHORT.iter().find(|(short, _)| *short == name);
         let field_name = match short {
-            Some((_, long)) => (*long).to_string(),
+            Some((_, long)) => long,
             None => match name.strip_prefix(REQUEST) {
-                Some(long) if is_token(long) => long.to_ascii_lowercase(),
+                Some(long) if is_token(long) => long,
                 _ => return Err(FormatError::Unknown(name.to_string())),
             },
         };
-        if let Some(place) = self.names.iter().position(|known| *known == field_name) {
-            return Ok(place);
-        }
-        if self.names.len() == NAMES_MAX {
-            return Err(FormatError::TooMany);
-        }
-        self.names.push(field_name);
-        Ok(self.names.len() - 1)
+        place_in(&mut self.names, field_name)
     }
 
     fn format(self) -> Result<LogFormat, FormatError> {
@@ -255,13 +273,33 @@ impl Reading {
             return Err(FormatError::NoField);
         }
         Ok(LogFormat {
-            is_precise: has(&[Value::DurationUs]),
+            is_precise: has(&[Value::DurationUs, Value::FirstByteUs]),
+            wanted: Wanted {
+                is_precise: has(&[Value::FirstByteUs]),
+                names: self.response_names.into(),
+            },
+            has_waits: has(&[Value::QueueMs]),
             has_tls: has(&[Value::TlsCipher, Value::TlsServerName, Value::TlsVersion]),
             has_request_id: has(&[Value::RequestId]),
             form: Form::Template(self.pieces),
             names: self.names,
         })
     }
+}
+
+/// The place of a field among these names, at the end if it is not there.
+fn place_in(names: &mut Vec<String>, name: &str) -> Result<usize, FormatError> {
+    let place = names
+        .iter()
+        .position(|known| known.eq_ignore_ascii_case(name));
+    if let Some(place) = place {
+        return Ok(place);
+    }
+    if names.len() == NAMES_MAX {
+        return Err(FormatError::TooMany);
+    }
+    names.push(name.to_ascii_lowercase());
+    Ok(names.len() - 1)
 }
 
 /// Whether a text is a field name (RFC 9110 section 5.6.2).
@@ -298,6 +336,10 @@ mod tests {
         assert!(!format.is_precise && !format.has_tls && !format.has_request_id);
         assert!(LogFormat::parse("{duration_us}").unwrap().is_precise);
         assert!(LogFormat::parse("{tls_server_name}").unwrap().has_tls);
+        let format = LogFormat::parse("{response.X-A} {first_byte_us} {response.x-a}").unwrap();
+        assert!(format.is_precise && format.wanted.is_precise);
+        assert_eq!(*format.wanted.names, ["x-a".to_owned()]);
+        assert!(LogFormat::parse("{queue_ms}").unwrap().has_waits);
         assert!(LogFormat::parse("{request_id}").unwrap().has_request_id);
     }
 
@@ -309,7 +351,14 @@ mod tests {
 
     #[test]
     fn a_mistake_is_named() {
-        for name in ["stauts", "", "request.", "request.a b", "Status"] {
+        for name in [
+            "stauts",
+            "",
+            "request.",
+            "request.a b",
+            "response.",
+            "Status",
+        ] {
             let expected = format!("has the unknown field {{{name}}}; fields are client, ");
             let error = error(&format!("{{client}} {{{name}}}"));
             assert!(error.starts_with(&expected), "{error}");

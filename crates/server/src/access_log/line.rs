@@ -37,7 +37,7 @@ pub(super) fn push(
     (now, worker): (Now, u32),
 ) {
     let Form::Template(pieces) = &format.form else {
-        return push_json(line, record, now);
+        return push_json(line, record, (now, worker));
     };
     for piece in pieces {
         match piece {
@@ -63,7 +63,22 @@ fn push_value(
     let mut number = |number: u64| {
         let _ = write!(line, "{number}");
     };
+    let start = record.start.as_ref();
     match value {
+        Value::FirstByteMs => match first_byte_ms(record) {
+            Some(ms) => number(ms),
+            None => line.push(b'-'),
+        },
+        Value::FirstByteUs => match start {
+            Some(start) => number(start.ns.saturating_sub(record.began.turn_ns) / 1000),
+            None => line.push(b'-'),
+        },
+        Value::QueueMs => number(record.waited_ms),
+        Value::ReceivedBytes => number(record.received_bytes),
+        Value::ResponseField(place) => {
+            let value = start.map_or(&b""[..], |start| start.field(place));
+            push_escaped(line, or_dash(value), escape);
+        }
         Value::Status => number(record.status.into()),
         Value::ContentBytes => number(record.content_bytes),
         Value::DurationMs => number(now.ms.saturating_sub(record.began.ms)),
@@ -85,6 +100,12 @@ fn push_value(
             push_escaped(line, text.map_or(b"-", str::as_bytes), escape);
         }
     }
+}
+
+/// The time from the call of the application to the start of its response, if it has started.
+fn first_byte_ms(record: &LogRecord) -> Option<u64> {
+    let start = record.start.as_ref()?;
+    Some(start.ms.saturating_sub(record.began.ms))
 }
 
 fn tls_text(tls: &TlsDetails, value: Value) -> Option<&str> {
@@ -111,7 +132,7 @@ fn push_request(line: &mut Vec<u8>, record: &LogRecord, escape: Escape) {
 }
 
 /// The fields of a JSON line are those of [`LogFormat::json`].
-fn push_json(line: &mut Vec<u8>, record: &LogRecord, now: Now) {
+fn push_json(line: &mut Vec<u8>, record: &LogRecord, (now, worker): (Now, u32)) {
     let _ = write!(line, "{{\"unix_s\":{},\"client\":\"", now.unix_s);
     push_client(line, record.client);
     for (key, value) in [
@@ -127,9 +148,20 @@ fn push_json(line: &mut Vec<u8>, record: &LogRecord, now: Now) {
     let duration_ms = now.ms.saturating_sub(record.began.ms);
     let (version, status, content_bytes) =
         (version(record.version), record.status, record.content_bytes);
+    let _ = write!(
+        line,
+        "\",\"version\":\"{version}\",\"status\":{status},\"content_bytes\":{content_bytes},\"duration_ms\":{duration_ms}"
+    );
+    match first_byte_ms(record) {
+        Some(ms) => {
+            let _ = write!(line, ",\"first_byte_ms\":{ms}");
+        }
+        None => line.extend_from_slice(b",\"first_byte_ms\":null"),
+    }
+    let (queue_ms, received_bytes) = (record.waited_ms, record.received_bytes);
     let _ = writeln!(
         line,
-        "\",\"version\":\"{version}\",\"status\":{status},\"content_bytes\":{content_bytes},\"duration_ms\":{duration_ms}}}"
+        ",\"queue_ms\":{queue_ms},\"received_bytes\":{received_bytes},\"worker\":{worker}}}"
     );
 }
 
@@ -238,7 +270,8 @@ mod tests {
         let expected = concat!(
             "{\"unix_s\":784111777,\"client\":\"192.0.2.1\",\"method\":\"GET\",\"target\":\"/a\\\"\\u001b[2J\\\\\",",
             "\"referer\":\"\",\"user_agent\":\"x\\u000d\\u000ay\\u00ff\",\"request_id\":\"i-1\",\"version\":\"HTTP/1.1\",\"status\":200,",
-            "\"content_bytes\":13,\"duration_ms\":42}\n"
+            "\"content_bytes\":13,\"duration_ms\":42,\"first_byte_ms\":null,\"queue_ms\":5,",
+            "\"received_bytes\":7,\"worker\":77}\n"
         );
         assert_eq!(line("json", &hostile()), expected);
     }
@@ -251,8 +284,12 @@ mod tests {
             ("content_bytes", "13"),
             ("duration_ms", "42"),
             ("duration_us", "42"),
+            ("first_byte_ms", "-"),
+            ("first_byte_us", "-"),
             ("method", "GET"),
             ("path", "/a"),
+            ("queue_ms", "5"),
+            ("received_bytes", "7"),
             ("request", "GET\\x20/a?b=c\\x20HTTP/1.1"),
             ("request_id", "i-1"),
             ("status", "200"),
@@ -267,6 +304,7 @@ mod tests {
             ("worker", "77"),
             ("host", "d"),
             ("request.x-forwarded-for", "d"),
+            ("response.x-a", "-"),
         ] {
             assert_eq!(
                 line(&format!("{{{name}}}"), &plain),

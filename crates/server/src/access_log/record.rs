@@ -6,6 +6,7 @@ use net::{Peer, TlsDetails};
 use wire::Version;
 
 use super::format::{LogFormat, NAMES_MAX};
+use super::start::{Start, Wanted};
 use crate::app::head::Head;
 
 /// Method, target, id.
@@ -33,6 +34,14 @@ pub(crate) struct LogRecord {
     pub(super) began: Began,
     pub(crate) status: u16,
     pub(crate) content_bytes: u64,
+    /// Content of the request that has arrived.
+    pub(crate) received_bytes: u64,
+    /// How long it has waited for its turn.
+    pub(crate) waited_ms: u64,
+    /// What of the response's start is kept.
+    wanted: Wanted,
+    /// None before it.
+    pub(super) start: Option<Start>,
     texts: Vec<u8>,
     ends: [u32; TEXTS_MAX],
 }
@@ -52,6 +61,10 @@ impl LogRecord {
             began,
             status: 0,
             content_bytes: 0,
+            received_bytes: 0,
+            waited_ms: 0,
+            wanted: format.wanted.clone(),
+            start: None,
             texts: Vec::new(),
             ends: [0; TEXTS_MAX],
         };
@@ -90,6 +103,12 @@ impl LogRecord {
         }
     }
 
+    /// The response starts, with these lines of the application's.
+    pub(crate) fn begin(&mut self, status: u16, content_bytes: u64, lines: &[u8]) {
+        (self.status, self.content_bytes) = (status, content_bytes);
+        self.start = Some(Start::now(&self.wanted, lines));
+    }
+
     fn text(&self, index: usize) -> &[u8] {
         let end = |index: usize| self.ends.get(index).map_or(0, |end| *end as usize);
         let start = index.checked_sub(1).map_or(0, end);
@@ -117,7 +136,8 @@ impl LogRecord {
 
     /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        size_of::<LogRecord>() + self.texts.capacity()
+        let start_bytes = self.start.as_ref().map_or(0, |start| start.held_bytes());
+        size_of::<LogRecord>() + self.texts.capacity() + start_bytes
     }
 }
 
@@ -137,10 +157,16 @@ pub(super) mod tests {
             },
             status: 200,
             content_bytes: 13,
+            received_bytes: 7,
+            waited_ms: 5,
+            wanted: Wanted::default(),
+            start: None,
             texts: Vec::new(),
             ends: [0; TEXTS_MAX],
         };
-        let texts = [b"GET", target, b"i-1"].into_iter().chain(values.iter().copied());
+        let texts = [b"GET", target, b"i-1"]
+            .into_iter()
+            .chain(values.iter().copied());
         for (text, end) in texts.zip(&mut record.ends) {
             record.texts.extend_from_slice(text);
             *end = record.texts.len() as u32;

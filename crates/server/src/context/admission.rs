@@ -104,6 +104,8 @@ pub(crate) struct Admission {
     concurrency_max: u64,
     /// What becomes of the request that is looked at next, if it waited.
     pub(crate) grant: Option<Grant>,
+    /// How long it has waited.
+    pub(crate) waited_ms: u64,
 }
 
 impl Admission {
@@ -117,6 +119,7 @@ impl Admission {
             waiting: Waiting::default(),
             concurrency_max: limits.concurrency_max,
             grant: None,
+            waited_ms: 0,
         }
     }
 

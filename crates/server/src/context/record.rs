@@ -17,13 +17,30 @@ pub(crate) struct Record {
 
 impl Record {
     /// The response starts.
-    pub(crate) fn begin(&mut self, status: u16, content_bytes: u64) {
+    ///
+    /// `lines` are the application's fields.
+    pub(crate) fn begin(&mut self, status: u16, content_bytes: u64, lines: &[u8]) {
         self.slow = None;
         if let Some(line) = &mut self.line {
-            (line.status, line.content_bytes) = (status, content_bytes);
+            line.begin(status, content_bytes, lines);
         }
         if let Some(tally) = &mut self.tally {
             tally.status = status;
+        }
+    }
+
+    /// So much content of the request has arrived.
+    #[inline]
+    pub(crate) fn received(&mut self, bytes: u64) {
+        if let Some(line) = &mut self.line {
+            line.received_bytes = bytes;
+        }
+    }
+
+    /// The request has waited so long for a thread.
+    pub(crate) fn waited(&mut self, ms: u64) {
+        if let Some(line) = &mut self.line {
+            line.waited_ms += ms;
         }
     }
 

@@ -13,6 +13,13 @@ pub(crate) struct Place {
     since_ms: u64,
 }
 
+impl Place {
+    /// For how long it has waited.
+    pub(crate) fn waited_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.since_ms)
+    }
+}
+
 /// What becomes of a request that waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Grant {

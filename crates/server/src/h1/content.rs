@@ -174,10 +174,13 @@ impl H1 {
         if handed == Handed::Refused {
             return self.content_lacks_memory(turn);
         }
-        if handed == Handed::ToReader
+        if !inbound.is_for_call()
             && let Some(reader) = self.queue.back_mut()
         {
-            reader.exchange.started_ms = turn.context.clock.now_ms();
+            reader.exchange.record.received(inbound.total_bytes());
+            if handed == Handed::ToReader {
+                reader.exchange.started_ms = turn.context.clock.now_ms();
+            }
         }
         if !inbound.is_over(handed) {
             return;

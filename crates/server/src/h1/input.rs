@@ -313,7 +313,7 @@ impl H1 {
         let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedEarly) && !is_open;
         let is_plain = is_whole && status != 0 && content != Content::Later;
         if is_plain && self.queue.is_empty() {
-            self.responded(turn, began_ms, (head, status, content_bytes));
+            self.responded(turn, began_ms, (head, content), (status, content_bytes));
             if outcome == Outcome::RespondedEarly {
                 self.send_now(turn);
                 turn.context.responder.batch.send_now();
@@ -330,11 +330,13 @@ impl H1 {
         context.clock.tick();
         let taken = context.take_out(start);
         let is_lost = taken.is_err();
+        let mut record = self.record(turn, began_ms, Some(head), (status, content_bytes));
+        record.received(content.whole_bytes());
         let queued = Queued {
             exchange: Exchange {
                 out: Output::new(taken.unwrap_or_default()),
                 lent_bytes: content.lent_bytes(head.consumed),
-                record: self.record(turn, began_ms, Some(head), (status, content_bytes)),
+                record,
                 ..Exchange::new(id, turn.now_ms(), turn.context.bounds.handler_timeout_ms)
             },
             encoding: Encoding { framing, delimiter },
@@ -372,11 +374,13 @@ impl H1 {
         &mut self,
         turn: &mut Turn<'_, A>,
         began_ms: u64,
-        (head, status, content_bytes): (&RequestHead<'_>, u16, u64),
+        (head, content): (&RequestHead<'_>, Content<'_>),
+        sent: (u16, u64),
     ) {
         self.since_ms = turn.now_ms();
         if turn.context.is_recorded {
-            let record = self.record(turn, began_ms, Some(head), (status, content_bytes));
+            let mut record = self.record(turn, began_ms, Some(head), sent);
+            record.received(content.whole_bytes());
             // A call may take any time.
             turn.context.clock.tick();
             turn.context.complete(record);

@@ -106,7 +106,7 @@ impl H1 {
         let fields = handshake.fields(opening);
         wire::push_interim(exchange.out.tail(), SWITCHING_PROTOCOLS, &fields);
         exchange.progress = Progress::Done;
-        exchange.record.begin(SWITCHING_PROTOCOLS, 0);
+        exchange.record.begin(SWITCHING_PROTOCOLS, 0, &fields);
         queued.encoding.framing.persistent = true;
         self.reading = Reading::Upgraded(Box::new(websocket));
     }

@@ -174,6 +174,7 @@ impl H2 {
             return self.handler_panicked(turn, index);
         };
         let is_over = inbound.is_over(handed);
+        stream.exchange.record.received(inbound.total_bytes());
         match handed {
             Handed::Refused => {
                 turn.context.note_shortage(bytes);

@@ -309,7 +309,8 @@ impl H2 {
             let status = context.responder.status;
             if context.is_recorded && (status != 200 || !context.is_only_counted(head.method)) {
                 let sent = (status, context.responder.content_bytes);
-                let record = record(turn, Some(head), sent);
+                let mut record = record(turn, Some(head), sent);
+                record.received(content.whole_bytes());
                 turn.context.complete(record);
             }
             return;
@@ -393,10 +394,12 @@ impl H2 {
         send_window.use_up(frames.framed_bytes);
         let written = std::mem::take(&mut frames.content);
         let now_ms = context.clock.tick();
+        let mut record = record(turn, Some(head), (status, sent_bytes));
+        record.received(content.whole_bytes());
         let mut exchange = Exchange {
             out: Output::new(written),
             lent_bytes: content.lent_bytes(head.consumed),
-            record: record(turn, Some(head), (status, sent_bytes)),
+            record,
             ..Exchange::new(id, now_ms, turn.context.bounds.handler_timeout_ms)
         };
         let is_failure = !settle_outcome(&mut exchange, outcome, (status, is_open, content));

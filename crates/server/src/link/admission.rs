@@ -37,7 +37,7 @@ impl<A: App> Turn<'_, A> {
         match context.admission.grant.take() {
             Some(Grant::Begin) => return Verdict::Begin,
             Some(Grant::Refuse) => return Verdict::Refuse(Refused::QueueTimeout),
-            None => {}
+            None => context.admission.waited_ms = 0,
         }
         if context.admission.clients.limits_rates()
             && let Some(client) = self.link.limited_client(&context.proxies, head)

@@ -10,11 +10,14 @@ impl<A: App> Worker<A> {
     pub(super) fn serve_queue(&mut self) {
         let began_ms = self.context.clock.now_ms();
         while let Some((place, grant)) = self.context.next_queued(self.app.running()) {
+            let now_ms = self.context.clock.now_ms();
+            self.context.admission.waited_ms = place.waited_ms(now_ms);
             if let Some(key) = self.find(place.connection) {
                 self.with_connection(key, |connection, context, app, _| {
                     connection.granted(context, app, place.stream, grant)
                 });
             }
+            self.context.admission.waited_ms = 0;
             self.send_before_next();
             if self.is_over(began_ms) {
                 return;

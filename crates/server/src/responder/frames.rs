@@ -100,6 +100,7 @@ impl Responder {
     /// Appends HEADERS. A usual response on the connection of the previous one repeats its block.
     fn push_block(&mut self, status: u16, fields: Fields<'_>, length: Option<u64>, is_last: bool) {
         self.status = status;
+        self.keep_lines(fields);
         let Responder {
             out, frames, stamp, ..
         } = self;

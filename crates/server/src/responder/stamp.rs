@@ -66,7 +66,12 @@ impl Stamp {
         } else {
             &self.date[..]
         };
-        [server, date, self.id_line_beside(fields.lines), fields.lines]
+        [
+            server,
+            date,
+            self.id_line_beside(fields.lines),
+            fields.lines,
+        ]
     }
 
     /// The field line with the id of the request; empty if none is sent, or if the application's lines have such a field.
@@ -130,6 +135,24 @@ impl Stamp {
 }
 
 impl Responder {
+    /// Keeps the application's lines, if the log needs them.
+    #[inline]
+    pub(super) fn keep_lines(&mut self, fields: Fields<'_>) {
+        if self.keeps_lines {
+            self.has_kept = true;
+            self.kept_lines.clear();
+            self.kept_lines.extend_from_slice(fields.lines);
+        }
+    }
+
+    /// The application's lines of the response that the call has written.
+    pub(crate) fn lines(&self) -> &[u8] {
+        match self.has_kept {
+            true => &self.kept_lines,
+            false => &self.stamp.last_lines,
+        }
+    }
+
     /// Whether responses have the ids of their requests.
     pub(crate) fn sends_ids(&self) -> bool {
         self.stamp.sends_ids
