@@ -20,7 +20,7 @@ from bolide.web.bounds import Bounds, checked_bounds
 from bolide.web.failure import ErrorHandler, ErrorKey, FailureTable
 from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
-from bolide.web.routing import bind, describe, described_at, shape
+from bolide.web.routing import Binding, bind, describe, described_at, shape
 from bolide.web.stream import stream_async
 from bolide.web.websocket import WebSocket
 
@@ -31,6 +31,7 @@ E = TypeVar("E", bound=ErrorHandler)
 
 _logger = logging.getLogger("bolide.error")
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 §9.1: token
+Around = Callable[[Binding, str], Callable[..., Any]]
 _NO_HOOK: Any = None
 """The hook of a decorator with parentheses."""
 
@@ -38,7 +39,9 @@ _NO_HOOK: Any = None
 class App:
     """A native application.
 
-    `state` is a namespace for the application's use, shared by all requests of a worker.
+    `state` is a namespace for the application's use, shared by all requests of a worker. `around`,
+    if it is set, makes what is called instead of the handlers that are registered from then on:
+    `bolide.otel` uses it.
     """
 
     state: SimpleNamespace
@@ -52,6 +55,7 @@ class App:
         self._mounts: dict[str, Mount] = {}
         self._routes: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {}
         self._is_started = False
+        self.around: Around | None = None
         self._native = _core.NativeApp(
             app=self,
             request_type=Request,
@@ -99,12 +103,13 @@ class App:
         """
         binding = bind(handler, path)
         bounds = checked_bounds(handler, body_bytes_max, handler_timeout_ms)
+        call = binding.call if self.around is None else self.around(binding, path)
         for method in _checked_methods(methods, path):
             try:
                 self._native.add_route(
                     method,
                     path,
-                    binding.call,
+                    call,
                     binding.positional,
                     binding.keyword,
                     binding.is_async,
@@ -113,6 +118,11 @@ class App:
             except ValueError as error:
                 raise self._refusal(handler, method, path, error) from None
             self._routes[method, shape(path)] = (path, handler)
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether a handler has been registered."""
+        return bool(self._routes)
 
     def _refusal(
         self, handler: Callable[..., Any], method: str, path: str, error: ValueError
