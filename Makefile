@@ -38,6 +38,9 @@ SITE := .venv-site
 # How much `make faults` does: full or long.
 FAULTS := full
 
+# How long `make soak` lasts.
+SOAK_MINUTES := 30
+
 BENCH := bench
 BENCHED := japronto
 ifeq ($(BENCH),bench-servers)
@@ -60,7 +63,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick quick-lint check audit faults fix bench race compat suites applications docs site wheel wheels needs lint
+.PHONY: help setup run test quick quick-lint check audit faults soak fix bench race compat suites applications docs site wheel wheels needs lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,6 +128,10 @@ race: $(DEPS) $(CORE) ## A quick race of Bolide and the Python servers that inst
 faults: $(DEPS) $(CORE) ## Produce every fault of docs/reliability.md, and write that page (FAULTS=long: 10 GiB instead of 1)
 	FAULTS=$(FAULTS) FAULTS_RECORD=docs/reliability.json PYTHONPATH=tests \
 	  $(PYTEST) -p faults.recording tests/faults $$(PYTHONPATH=tests $(BIN)/python -m faults.rows)
+	PYTHONPATH=tests $(BIN)/python -m faults.report
+
+soak: $(DEPS) $(CORE) ## Servers of every interface under mixed traffic for SOAK_MINUTES: nothing is lost, nothing grows
+	FAULTS_RECORD=docs/reliability.json PYTHONPATH=tests $(BIN)/python -m faults.soak --minutes $(SOAK_MINUTES)
 	PYTHONPATH=tests $(BIN)/python -m faults.report
 
 compat: $(DEPS) $(CORE) ## Run another server's ASGI checks and h2spec against this one (SERVE="--loop uvloop")
