@@ -186,3 +186,28 @@ def test_a_key_whose_descriptor_is_another_one_now_is_forgotten_when_it_is_modif
         assert tested.get_key(fd) is key
     finally:
         os.close(other)
+
+
+@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
+def test_a_loop_without_memory_goes_on(
+    name: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised where there was none to report what a callback has raised."""
+    running = loop.new(name, server)
+    run = super(loop.Persistent, running).run_forever
+    runs: list[bool] = []
+
+    def run_forever(_: object) -> None:
+        runs.append(True)
+        if len(runs) < 3:
+            raise MemoryError
+        run()
+
+    monkeypatch.setattr(loop.TaskSettings, "run_forever", run_forever, raising=False)
+    assert running.run_until_complete(asyncio.sleep(0, "done")) == "done"
+    assert len(runs) == 3
+    running.stop()
+    runs.clear()
+    running.run_forever()
+    assert len(runs) == 1, "it is stopped although memory was short"
+    running.close()

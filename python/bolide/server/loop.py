@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, cast
 
 from bolide import _core
 from bolide.errors import ConfigError
+from bolide.server.logs import logger
 
 
 class TaskSettings(asyncio.AbstractEventLoop):
@@ -27,7 +29,36 @@ class TaskSettings(asyncio.AbstractEventLoop):
         self._tasks_changed()
 
 
-class ReactorEventLoop(TaskSettings, asyncio.SelectorEventLoop):
+class Persistent(asyncio.AbstractEventLoop):
+    """Goes on after an iteration for which there was no memory, instead of ending the worker.
+
+    asyncio reports what a callback raises; if there is no memory for that either, `run_forever`
+    raises it.
+    """
+
+    _is_stopped = False
+
+    def run_forever(self) -> None:
+        """As in asyncio, also while memory is short."""
+        try:
+            while True:
+                try:
+                    return super().run_forever()
+                except MemoryError:
+                    if self._is_stopped:
+                        return
+                    with suppress(MemoryError):
+                        logger.error("there was no memory for an iteration of the event loop")
+        finally:
+            self._is_stopped = False
+
+    def stop(self) -> None:
+        """As in asyncio."""
+        self._is_stopped = True
+        super().stop()
+
+
+class ReactorEventLoop(Persistent, TaskSettings, asyncio.SelectorEventLoop):
     """asyncio's loop in the server's reactor, which lends tasks unless others are requested."""
 
     def __init__(self, server: _core.Server) -> None:
@@ -58,7 +89,7 @@ def new(name: str, server: _core.Server) -> asyncio.AbstractEventLoop:
         return ReactorEventLoop(server)
     uvloop = _uvloop()
 
-    class Loop(TaskSettings, uvloop):  # type: ignore[valid-type, misc]
+    class Loop(Persistent, TaskSettings, uvloop):  # type: ignore[valid-type, misc]
         __module__ = uvloop.__module__  # libraries recognise uvloop by it
         __qualname__ = uvloop.__qualname__
         _tasks_changed = staticmethod(server.tasks_changed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -106,6 +106,36 @@ def is_replaced(server: Server, cause: str, frame: str, *, is_reloading: bool = 
     assert wait_for_end(pid)
     assert not [line for line in server.lines if "supervisor.py" in line]
     return pid
+
+
+class Scarce:
+    """A loop that has no memory for the first callback."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
+        """Run it, from the second one on."""
+        self.calls += 1
+        if self.calls == 1:
+            raise MemoryError
+        callback()
+
+
+def test_a_beat_without_memory_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    heart, loop = Heart(), Scarce()
+    naps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            raise StopIteration
+
+    monkeypatch.setattr(heartbeat, "sleep", sleep)
+    with pytest.raises(StopIteration):
+        heart._count(loop, 0.5)  # type: ignore[arg-type]
+    assert heart.read() == (2, 3)
+    heart.close()
 
 
 @pytest.mark.slow

@@ -88,14 +88,20 @@ class Heart:
 
     def _count(self, loop: AbstractEventLoop, every_s: float) -> None:
         while True:
-            self._counters[THREAD] += 1
-            if not self._is_asked:
-                self._is_asked = True
-                try:
-                    loop.call_soon_threadsafe(self._turned)
-                except RuntimeError:  # it is closed; the worker ends, or hangs in its last steps
-                    pass
+            try:
+                self._ask(loop)
+            except MemoryError:  # without this thread, the worker would seem to hang
+                self._is_asked = False
             sleep(every_s)
+
+    def _ask(self, loop: AbstractEventLoop) -> None:
+        self._counters[THREAD] += 1
+        if not self._is_asked:
+            self._is_asked = True
+            try:
+                loop.call_soon_threadsafe(self._turned)
+            except RuntimeError:  # it is closed; the worker ends, or hangs in its last steps
+                pass
 
     def _turned(self) -> None:
         self._is_asked = False

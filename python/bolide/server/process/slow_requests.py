@@ -13,6 +13,7 @@ import threading
 import traceback
 from _thread import get_ident, start_new_thread  # libraries replace those of `threading`
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import dropwhile
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,8 @@ class SlowRequests:
     def _look_again(self) -> None:
         while not self._is_over:
             sleep(self._every_s)
-            self.look()
+            with suppress(MemoryError):  # the thread goes on, and reports what it can later
+                self.look()
 
     def _tell_suppressed(self) -> None:
         if count := self._suppressed:
