@@ -58,6 +58,32 @@ def is_idle(server: Server) -> bool:
     )
 
 
+def flusher_wakes(worker: int) -> int:
+    """Count how often the thread was woken that watches calls."""
+    for task in Path(f"/proc/{worker}/task").iterdir():
+        if (task / "comm").read_text().startswith("bolide-flusher"):
+            return status(int(task.name), "voluntary_ctxt_switches")
+    raise AssertionError("there is no such thread")
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_heartbeat_wakes_no_thread_that_watches_calls(start: Start, loop: str) -> None:
+    """Ten beats per second, each of which would keep it awake for 100 ms."""
+    server = start("basic.py", "--loop", loop, "--worker-timeout-ms", "800")
+    with server.connect() as client:
+        assert client.get("/").status == 200
+        (worker,) = server.workers()
+        assert any(is_still(server, worker) for _ in range(WINDOWS))
+        assert client.get("/").status == 200
+
+
+def is_still(server: Server, worker: int) -> bool:
+    """Watch for a window's time; return whether the thread slept all the time."""
+    before = flusher_wakes(worker)
+    assert server.is_silent(WINDOW_S)
+    return flusher_wakes(worker) - before <= 1
+
+
 def test_worker_is_small(start: Start) -> None:
     server = start()
     with server.connect() as client:

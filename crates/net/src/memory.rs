@@ -185,6 +185,12 @@ pub fn is_short(bytes: usize) -> bool {
     IS_LIMITED.load(Ordering::Relaxed) && !can_have(bytes)
 }
 
+/// Whether the system may refuse memory, as far as that was noticed.
+#[inline]
+pub fn may_be_refused() -> bool {
+    IS_LIMITED.load(Ordering::Relaxed)
+}
+
 fn can_have(bytes: usize) -> bool {
     let mut block: Vec<u8> = Vec::new();
     let is_there = block.try_reserve_exact(bytes).is_ok();

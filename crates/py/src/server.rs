@@ -373,9 +373,10 @@ impl Server {
         }
     }
 
-    /// The wait is over: its events may be requests.
+    /// The wait is over: its events may be requests. If it was ended for the loop only, such as by the heartbeat, nothing has to be watched:
+    /// what its tasks post wakes the thread that watches.
     pub(crate) fn calls_follow(&self, worker: &Worker<Interface>) {
-        if worker.has_events() {
+        if worker.has_calls() {
             self.exchanges.watch.calls_follow();
         }
     }

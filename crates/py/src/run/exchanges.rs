@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
+use net::memory::NoMemory;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
@@ -29,6 +30,9 @@ pub(crate) const AHEAD_BYTES: usize = 65_536;
 /// The same for a streamed response of a coroutine: two parts of 64 KiB, the most common length, so that it suspends less often (bench:
 /// tls-http2, stream). asyncio's own TLS holds up to 512 KiB of a stream.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 131_072;
+/// For so many exchanges and handlers there is room before memory is needed: some are opened before their handlers suspend.
+const ROOM: usize = 64;
+
 /// One per server.
 pub(crate) struct Exchanges {
     pub(super) mailbox: Arc<Mailbox>,
@@ -290,6 +294,18 @@ impl Exchanges {
     pub(crate) fn open<T>(&self, id: ExchangeId, change: impl FnOnce(&mut OpenExchange) -> T) -> T {
         let mut exchanges = self.lock();
         change(exchanges.entry(id).or_default())
+    }
+
+    /// Makes room in the tables of exchanges and handlers, which cannot be refused memory when they grow. A request is started only while
+    /// enough is left, but the interpreter takes a megabyte of that at once for its next small objects.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    #[cold]
+    pub(super) fn make_room(&self) -> Result<(), NoMemory> {
+        let lack = |_| NoMemory(ROOM * size_of::<(ExchangeId, OpenExchange)>());
+        self.lock().try_reserve(ROOM).map_err(lack)?;
+        self.running.reserve(ROOM).map_err(lack)
     }
 
     /// Like [`Exchanges::open`], for an exchange that is open already.

@@ -85,7 +85,7 @@ impl Runner {
         coroutine: Bound<'_, PyAny>,
         completion: Box<dyn Completion>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let running = Running::new(&self.exchanges, completion.is_of_request());
+        let running = Running::new(&self.exchanges, completion.is_of_request())?;
         let work = Suspended {
             coroutine: coroutine.unbind(),
             context: None,
@@ -109,7 +109,7 @@ impl Runner {
         future: Bound<'_, PyAny>,
         completion: Box<dyn Completion>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let running = Running::new(&self.exchanges, completion.is_of_request());
+        let running = Running::new(&self.exchanges, completion.is_of_request())?;
         let work = Suspended {
             coroutine: coroutine.unbind(),
             context: Some(self.contexts.take(py)?),

@@ -1,12 +1,14 @@
 //! The tasks of handlers that have not ended. A response may be complete long before its handler: a server that stops waits for the rest
 //! too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, TryReserveError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use net::memory::may_be_refused;
 use pyo3::prelude::*;
 
 use super::exchanges::Exchanges;
+use super::memory;
 
 /// The tasks of suspended handlers, by a number each.
 #[derive(Default)]
@@ -25,6 +27,11 @@ struct State {
 impl RunningTasks {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves places for `count` more.
+    pub(super) fn reserve(&self, count: usize) -> Result<(), TryReserveError> {
+        self.state().tasks.try_reserve(count)
     }
 
     /// Whether all have ended.
@@ -53,17 +60,24 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn new(exchanges: &Arc<Exchanges>, is_of_request: bool) -> Running {
+    /// A handler that has suspended.
+    ///
+    /// # Errors
+    /// If there is no memory for its place, or for that of its exchange.
+    pub(crate) fn new(exchanges: &Arc<Exchanges>, is_of_request: bool) -> PyResult<Running> {
+        if may_be_refused() {
+            exchanges.make_room().map_err(memory::error)?;
+        }
         let mut state = exchanges.running.state();
         state.last += 1;
         state.requests += usize::from(is_of_request);
         let number = state.last;
         state.tasks.insert(number, None);
-        Running {
+        Ok(Running {
             number,
             is_of_request,
             exchanges: Arc::clone(exchanges),
-        }
+        })
     }
 
     /// The name by which [`Running::has_task`] finds it.

@@ -84,6 +84,13 @@ impl<A: App> Worker<A> {
         is_foreign_ready
     }
 
+    /// Whether events of the last wait may lead to calls: not if the wait was only ended for its owner.
+    pub fn has_calls(&self) -> bool {
+        let events = self.events.iter().skip(self.next_event);
+        let mut events = events.map(|event| event.token);
+        events.any(|token| token < FOREIGN || token == ASKED)
+    }
+
     /// Leaves output of connections that wait for another turn to [`Worker::send_posted`], in case the next pass is late.
     #[cold]
     fn leave_output(&mut self) {
