@@ -9,9 +9,9 @@ from contextlib import ExitStack
 import pytest
 
 from support.client import Connection
-from support.h2 import Client
+from support.h2 import Client, Message, headers, request_fields, reset
 from support.management import Managed
-from support.server import Start, command
+from support.server import Server, Start, command
 from support.waiting import wait_until
 from support.websocket import connect
 
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 RATE = ("--client-requests-per-s-max", "1", "--client-burst-max", "3")
 OPEN = ("--trusted-proxies", "none")
 LIMITED = 'bolide_requests_refused_total{cause="client_rate"}'
+LEDGER = {"LEDGER": "/dev/null"}
 SURPLUS = 'bolide_connections_refused_total{cause="client"}'
 
 
@@ -211,3 +212,60 @@ def test_without_memory_for_rates_nothing_is_served_unlimited() -> None:
         [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, check=True
     )
     assert done.stdout == "refused, then shared\n"
+
+
+NAMED = "X-Forwarded-For: 192.0.2.{}"
+
+
+def test_websockets_are_counted_for_the_client_that_a_proxy_names(start: Start) -> None:
+    managed = Managed(start, "admission/ledger.py", "--client-connections-max", "2", env=LEDGER)
+    server = managed.server
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(connect(server)) for _ in range(3)]
+        for socket, client in zip(sockets, (1, 1, 2), strict=True):
+            socket.open("/", NAMED.format(client))
+        with connect(server) as surplus:
+            surplus.ask("/", NAMED.format(1))
+            reply = surplus.read()
+            assert (reply.status, reply.get("retry-after"), reply.is_last) == (503, "1", True)
+        assert managed.metrics()[SURPLUS] == 1
+        server.wait_line(r"refused 1 connection over client_connections_max.* 192\.0\.2\.1")
+        # Its requests are the proxy's connections.
+        with server.connect() as proxy:
+            assert proxy.get("/sleep", NAMED.format(1)).status == 200
+        sockets[0].socket.close()
+        wait_until(lambda: opens(server, NAMED.format(1)))
+
+
+def opens(server: Server, field: str) -> bool:
+    """Return whether a WebSocket is opened, which is closed then."""
+    with connect(server) as socket:
+        socket.ask("/", field)
+        return socket.read_head().status == 101
+
+
+def test_websockets_on_streams_are_counted_for_their_clients(start: Start) -> None:
+    """A proxy opens those of several clients on one connection."""
+    server = start("admission/ledger.py", "--client-connections-max", "1", "--h2c", env=LEDGER)
+    with Client(server.connect()) as client:
+        client.ping()
+        for stream, name, status in ((1, 1, 200), (3, 2, 200), (5, 1, 503)):
+            client.send(opening(stream, name))
+            while not client.messages.get(stream, Message()).status:
+                client.read()
+            assert client.messages[stream].status == status
+        client.send(reset(1))
+        client.ping()
+        client.send(opening(7, 1))
+        while not client.messages.get(7, Message()).status:
+            client.read()
+        assert client.messages[7].status == 200
+
+
+def opening(stream: int, client: int) -> bytes:
+    """Return a handshake of a WebSocket on a stream."""
+    fields = request_fields("CONNECT", "/")
+    fields.insert(1, (b":protocol", b"websocket"))
+    named = (b"x-forwarded-for", f"192.0.2.{client}".encode())
+    version = (b"sec-websocket-version", b"13")
+    return headers(stream, [*fields, version, named], is_last=False)

@@ -68,8 +68,8 @@ def flusher_wakes(worker: int) -> int:
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_heartbeat_wakes_no_thread_that_watches_calls(start: Start, loop: str) -> None:
-    """Ten beats per second, each of which would keep it awake for 100 ms."""
-    server = start("basic.py", "--loop", loop, "--worker-timeout-ms", "800")
+    """Eight beats per second, each of which would keep it awake for 100 ms."""
+    server = start("basic.py", "--loop", loop, "--worker-timeout-ms", "1000")
     with server.connect() as client:
         assert client.get("/").status == 200
         (worker,) = server.workers()

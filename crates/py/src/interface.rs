@@ -324,6 +324,16 @@ impl App for Interface {
         self.socket_ends(id, closed);
     }
 
+    #[inline]
+    fn departed_bytes(&self) -> u64 {
+        match self {
+            Interface::Native(native) => native.calls.runner.exchanges.departed.get(),
+            Interface::Asgi(asgi) => asgi.runner.exchanges.departed.get(),
+            Interface::Mounted(mounted) => mounted.exchanges().departed.get(),
+            Interface::Wsgi(_) => 0,
+        }
+    }
+
     /// Other threads have the interpreter meanwhile. Their calls to the server find it busy (`Server::worker`).
     fn step_back<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match self.is_pooled() {

@@ -215,6 +215,12 @@ pub trait App {
         let _ = (id, closed);
     }
 
+    /// Bytes of messages that the application has not taken, of WebSockets that are closed.
+    #[inline]
+    fn departed_bytes(&self) -> u64 {
+        0
+    }
+
     /// Runs `work`, which may wait for a disk or copy much. An application that blocks other threads while its methods run lets them
     /// continue meanwhile. `work` calls none of its methods.
     fn step_back<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {

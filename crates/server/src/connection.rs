@@ -421,16 +421,23 @@ impl Connection {
         let turn = &mut Turn { link, context, app };
         let fate = with_protocol!(&mut self.phase,
             protocol => protocol.stop(turn, unfinished), _ => return self.abandon(context, app));
-        if unfinished.refused > before && self.link.shut(context, true) {
-            // Unread input would make the kernel reset the connection and discard the response.
-            let mut left = STOPPING_DISCARDED_BYTES;
-            while left > 0
-                && let Received::Bytes(count) = self.link.receive(buffer)
-            {
-                left = left.saturating_sub(count as u64);
-            }
+        if unfinished.refused > before {
+            self.say_end(context, buffer);
         }
         fate
+    }
+
+    /// Ends the sending side, and discards what has arrived: unread input would make the kernel reset the connection and discard the response.
+    fn say_end(&mut self, context: &Context, buffer: &mut [u8]) {
+        if !self.link.shut(context, true) {
+            return;
+        }
+        let mut left = STOPPING_DISCARDED_BYTES;
+        while left > 0
+            && let Received::Bytes(count) = self.link.receive(buffer)
+        {
+            left = left.saturating_sub(count as u64);
+        }
     }
 
     /// Takes the first step of closing a connection that has finished.

@@ -148,6 +148,7 @@ impl Context {
             bounds: Bounds {
                 body_bytes_max: limits.body_bytes_max,
                 handler_timeout_ms: timeouts.handler_timeout_ms,
+                has_waited: false,
             },
             metrics: Metrics::timing(log.as_ref().is_some_and(AccessLog::is_precise)),
             log,
@@ -195,6 +196,7 @@ impl Context {
         Bounds {
             body_bytes_max: self.limits.body_bytes_max,
             handler_timeout_ms: self.timeouts.handler_timeout_ms,
+            has_waited: false,
         }
     }
 
@@ -321,6 +323,14 @@ impl Context {
     #[inline]
     pub(crate) fn charge(&mut self, before: usize, after: usize) {
         if self.budget.charge(before, after) {
+            self.content_bytes = PASS_ENDS;
+        }
+    }
+
+    /// What is held for clients that have left. As [`Context::charge`].
+    #[inline]
+    pub(crate) fn charge_departed(&mut self, bytes: u64) {
+        if self.budget.charge_departed(bytes) {
             self.content_bytes = PASS_ENDS;
         }
     }

@@ -13,7 +13,7 @@
 //! | `Ending` | the kernel reports that the peer sends no more; what it sent before may be unread |
 //! | `Ended` | the end was read |
 
-mod admission;
+pub(crate) mod admission;
 mod backlog;
 mod departure;
 mod forwarding;

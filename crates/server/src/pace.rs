@@ -88,6 +88,41 @@ impl Pace {
     }
 }
 
+/// For how long the server has waited for a peer.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Waits {
+    ended_ms: u64,
+    since_ms: Option<u64>,
+}
+
+impl Waits {
+    /// The server waits from now on, or does not.
+    pub(crate) fn change(&mut self, waits: bool, now_ms: u64) {
+        match (waits, self.since_ms) {
+            (true, None) => self.since_ms = Some(now_ms),
+            (false, Some(since_ms)) => {
+                self.ended_ms += now_ms.saturating_sub(since_ms);
+                self.since_ms = None;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
+    /// All of it until now.
+    pub(crate) fn sum_ms(&self, now_ms: u64) -> u64 {
+        let running_ms = |since_ms| now_ms.saturating_sub(since_ms);
+        self.ended_ms + self.since_ms.map_or(0, running_ms)
+    }
+}
+
+/// Before that, a rate says nothing: a peer's first packets may take some round trips.
+const RATE_AFTER_MS: u64 = 2000;
+
+/// How many bytes per second arrived, if the server has waited for long enough to say that.
+pub(crate) fn arrival_rate(bytes: u64, waited_ms: u64) -> Option<u64> {
+    (waited_ms >= RATE_AFTER_MS).then(|| bytes.saturating_mul(1000) / waited_ms)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,5 +181,20 @@ mod tests {
             });
             assert_eq!(now_ms.is_none(), goes_on, "{now_ms:?}");
         }
+    }
+
+    #[test]
+    fn waits_are_added_and_rates_need_some_time() {
+        let mut waits = Waits::default();
+        waits.change(false, 500);
+        waits.change(true, 1000);
+        waits.change(true, 1500);
+        assert_eq!(waits.sum_ms(2000), 1000);
+        waits.change(false, 2000);
+        assert_eq!(waits.sum_ms(9000), 1000);
+        waits.change(true, 9000);
+        assert_eq!(waits.sum_ms(10_000), 2000);
+        assert_eq!(arrival_rate(4000, 1999), None);
+        assert_eq!(arrival_rate(4000, 2000), Some(2000));
     }
 }

@@ -10,6 +10,12 @@ pub(crate) const NO_MEMORY: &str = "The server has no memory for this now; try a
 /// The content of a 503 for a request that a server which stops does not serve.
 pub(crate) const STOPPING: &str = "The server is stopping; try again.";
 
+/// The content of a 503 for a connection or WebSocket of a client that has too many.
+pub(crate) const CLIENT_IS_FULL: &str = "This client has too many connections; close some.";
+
+/// The content of a 503 for a request that arrives slowly, when others need its connection's place.
+pub(crate) const SLOW: &str = "This server has reached its maximum number of connections, and the request arrived slowly; try again shortly.";
+
 /// The content of a 413.
 pub(crate) const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
 

@@ -30,10 +30,12 @@ use wire::websocket::{
 };
 
 use self::liveness::Liveness;
+use self::opening::Handshake;
 use self::outgoing::{MOVED_BYTES_MIN, Outgoing};
 use crate::app::App;
 use crate::app::websocket::Appetite;
 use crate::context::Context;
+use crate::context::clients::ClientPlace;
 use crate::context::metrics::OpenWebSocket;
 use crate::context::topics::Subscription;
 use crate::id::ExchangeId;
@@ -112,6 +114,8 @@ pub(crate) struct WebSocket {
     subscriptions: Option<Box<Vec<Subscription>>>,
     /// Counts it as long as it exists.
     _open: OpenWebSocket,
+    /// Counts it for its client, if the connection is a proxy's.
+    _client: Option<Box<ClientPlace>>,
     /// A message was written since the application was last notified that everything was sent.
     awaits_writable: bool,
     /// At least what the application has received and not taken, if that is enough for it.
@@ -163,17 +167,14 @@ fn codings(agreement: Agreement, level: u32) -> Result<Codings, NoMemory> {
 }
 
 impl WebSocket {
-    /// One whose handshake is accepted. Without memory for what `agreement` requires, nothing is compressed, and the agreement is taken
+    /// One whose handshake is accepted. Without memory for what its agreement requires, nothing is compressed, and the agreement is taken
     /// back.
-    pub(crate) fn new(
-        id: ExchangeId,
-        agreement: &mut Option<Agreement>,
-        context: &Context,
-    ) -> WebSocket {
+    pub(crate) fn new(id: ExchangeId, handshake: &mut Handshake, context: &Context) -> WebSocket {
         let level = context.websockets.config.compression.level();
+        let agreement = handshake.agreement;
         let agreed = agreement.and_then(|agreement| codings(agreement, level).ok());
         if agreed.is_none() {
-            *agreement = None;
+            handshake.agreement = None;
         }
         let (incoming, coding) = agreed.unwrap_or((Incoming::Plain, Coding::Plain));
         WebSocket {
@@ -189,6 +190,7 @@ impl WebSocket {
             awaits_writable: false,
             untaken_bytes: 0,
             _open: context.metrics.websocket_opened(),
+            _client: handshake.client.take(),
         }
     }
 

@@ -19,7 +19,7 @@ use super::left_out::LeftOut;
 use super::log::log_warning;
 use super::running::RunningTasks;
 use super::watch::{Moment, Watch};
-use super::websocket::{Sockets, TopicRules, Turns};
+use super::websocket::{DepartedBytes, Sockets, TopicRules, Turns};
 use crate::ffi::{self, LentResponder};
 
 /// Logged once.
@@ -68,6 +68,8 @@ pub(crate) struct Exchanges {
     is_draining: AtomicBool,
     pub(crate) sockets: Sockets,
     pub(crate) turns: Turns,
+    /// Messages of WebSockets whose clients have left.
+    pub(crate) departed: DepartedBytes,
     pub(crate) topics: TopicRules,
     /// Tasks that wait for messages are resumed in the pass that brings them.
     pub(super) wakes_directly: AtomicBool,
@@ -102,6 +104,7 @@ impl Exchanges {
             is_draining: AtomicBool::new(false),
             sockets: Sockets::default(),
             turns: Turns::default(),
+            departed: DepartedBytes::default(),
             topics: TopicRules::new(config.limits.websocket_topics_max),
             wakes_directly: AtomicBool::new(false),
         }

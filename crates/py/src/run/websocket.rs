@@ -9,12 +9,14 @@
 //! | `socket` | one WebSocket: its phase, the messages that wait, the tasks that wait |
 //! | `sockets` | the open ones, by their exchange |
 //! | `arrival` | what a task in `receive()` waits for |
+//! | `departed` | what is held of clients that have left |
 //! | `queue` | a queue that rarely has several items |
 //! | `receiving` | what `receive()` and iteration return, for each interface |
 //! | `topics` | how many topics a WebSocket may have, and the notice that they are of one worker |
 //! | `turns` | how long tasks that receive keep the thread |
 
 mod arrival;
+mod departed;
 mod queue;
 mod receiving;
 mod socket;
@@ -27,6 +29,7 @@ use std::sync::atomic::Ordering;
 use pyo3::prelude::*;
 use server::{Command, ExchangeId, MessageKind, Response};
 
+pub(crate) use self::departed::DepartedBytes;
 pub(crate) use self::receiving::{Form, Receiving};
 pub(crate) use self::socket::{End, Phase, Socket};
 pub(crate) use self::sockets::Sockets;

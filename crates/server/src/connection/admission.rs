@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::context::waiting::Grant;
 use crate::h1::H1;
 use crate::link::{Fate, Turn};
-use crate::response::NO_MEMORY;
+use crate::response::{CLIENT_IS_FULL, NO_MEMORY};
 
 /// Why a connection is not served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ impl Surplus {
             Surplus::Total => {
                 "This server has reached its maximum number of connections; try again shortly."
             }
-            Surplus::Client => "This client has too many connections; close some.",
+            Surplus::Client => CLIENT_IS_FULL,
             Surplus::Memory => NO_MEMORY,
         }
     }

@@ -8,6 +8,7 @@ use crate::app::App;
 use crate::context::Context;
 use crate::context::budget::HOLDER_BYTES_MIN;
 use crate::link::{Delivery, Fate, Turn};
+use crate::pace::arrival_rate;
 
 impl Connection {
     /// Memory held, in bytes, besides its own record.
@@ -143,5 +144,42 @@ impl Connection {
             return self.settle(context, app);
         }
         self.conclude(context, app, Fate::End { has_unread: false })
+    }
+
+    /// How many bytes per second arrive of a request, if its client is all that is waited for, and has had some time.
+    pub(crate) fn arrival_rate(&self, now_ms: u64) -> Option<u64> {
+        if self.is_turned_away || self.link.is_full() {
+            return None;
+        }
+        match &self.phase {
+            Phase::H1(h1) => h1.arrival_rate(now_ms),
+            Phase::H2(h2) => h2.arrival_rate(now_ms),
+            Phase::Preface { since_ms, first } if first.held_bytes() > 0 => {
+                arrival_rate(first.held_bytes() as u64, now_ms.saturating_sub(*since_ms))
+            }
+            _ => None,
+        }
+    }
+
+    /// Refuses the request that arrives slowly, and ends at once: its place is needed.
+    #[cold]
+    pub(crate) fn end_slow<A: App>(
+        &mut self,
+        context: &mut Context,
+        app: &mut A,
+        buffer: &mut [u8],
+    ) -> Fate {
+        let link = &mut self.link;
+        let turn = &mut Turn { link, context, app };
+        let fate = match &mut self.phase {
+            Phase::H1(h1) => h1.end_slow(turn),
+            Phase::H2(h2) => h2.end_slow(turn),
+            _ => return Fate::Close,
+        };
+        self.say_end(context, buffer);
+        match fate {
+            Fate::Open | Fate::Again => Fate::Close,
+            fate => fate,
+        }
     }
 }

@@ -11,6 +11,8 @@ pub(crate) struct Bounds {
     pub(crate) body_bytes_max: u64,
     /// 0 = no limit.
     pub(crate) handler_timeout_ms: u64,
+    /// It has waited for a place, which it does once at most.
+    pub(crate) has_waited: bool,
 }
 
 impl Bounds {
@@ -20,6 +22,7 @@ impl Bounds {
             handler_timeout_ms: overrides
                 .handler_timeout_ms
                 .unwrap_or(self.handler_timeout_ms),
+            ..self
         }
     }
 
@@ -29,6 +32,7 @@ impl Bounds {
         Bounds {
             body_bytes_max: self.body_bytes_max.min(other.body_bytes_max),
             handler_timeout_ms: timeout_ms(self).min(timeout_ms(other)).wrapping_add(1),
+            ..self
         }
     }
 }
@@ -160,6 +164,7 @@ mod tests {
     const SERVER: Bounds = Bounds {
         body_bytes_max: 100,
         handler_timeout_ms: 60,
+        has_waited: false,
     };
 
     fn rules(all: &[(&str, Option<u64>, Option<u64>)]) -> PathRules {

@@ -52,6 +52,8 @@ pub(crate) enum Relief {
 #[derive(Debug)]
 pub(crate) struct Budget {
     held_bytes: u64,
+    /// The part of it that is of clients that have left: the application has not taken their messages.
+    departed_bytes: u64,
     /// `u64::MAX` if there is none.
     bytes_max: u64,
     high_bytes: u64,
@@ -78,6 +80,7 @@ impl Budget {
         let high_bytes = sixteenths(HIGH_SIXTEENTHS);
         Budget {
             held_bytes: 0,
+            departed_bytes: 0,
             bytes_max,
             high_bytes,
             low_bytes: sixteenths(LOW_SIXTEENTHS),
@@ -109,6 +112,20 @@ impl Budget {
     pub(crate) fn charge(&mut self, before: usize, after: usize) -> bool {
         self.held_bytes = self.held_bytes - before as u64 + after as u64;
         self.held_bytes > self.alarm_bytes && self.raise()
+    }
+
+    /// What is held for clients that have left. As [`Budget::charge`].
+    #[inline]
+    pub(crate) fn charge_departed(&mut self, bytes: u64) -> bool {
+        bytes != self.departed_bytes && {
+            let before = std::mem::replace(&mut self.departed_bytes, bytes);
+            self.charge(before as usize, bytes as usize)
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    pub(crate) fn departed_bytes(&self) -> u64 {
+        self.departed_bytes
     }
 
     #[cold]
@@ -265,6 +282,18 @@ mod tests {
             budget.check(late_ms + CHECK_MS),
             Relief::End { until_bytes: 1100 }
         );
+    }
+
+    #[test]
+    fn what_is_held_for_clients_that_have_left_counts() {
+        let mut budget = holding(1000);
+        assert!(!budget.charge_departed(301));
+        assert!(budget.is_pressed());
+        assert!(budget.charge_departed(601));
+        assert!(!budget.charge_departed(601));
+        budget.charge_departed(0);
+        assert_eq!(budget.held_bytes(), 1000);
+        assert_eq!(budget.check(START_MS), Relief::Release);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use net::{Peer, Rates, Refill};
 
@@ -29,14 +30,42 @@ impl ClientKey {
     }
 }
 
+/// How many places clients have: those that have some, so there are no more than connections and WebSockets.
+#[derive(Clone, Default, Debug)]
+struct Counts(Arc<Mutex<HashMap<ClientKey, u64>>>);
+
+impl Counts {
+    fn all(&self) -> MutexGuard<'_, HashMap<ClientKey, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection or a WebSocket, which its client has as long as this exists.
+#[derive(Debug)]
+pub(crate) struct ClientPlace {
+    key: ClientKey,
+    counts: Counts,
+}
+
+impl Drop for ClientPlace {
+    fn drop(&mut self) {
+        let mut counts = self.counts.all();
+        if let Some(count) = counts.get_mut(&self.key) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(&self.key);
+            }
+        }
+    }
+}
+
 /// What is counted of clients.
 pub(crate) struct Clients {
     connections_max: u64,
     ipv6_prefix_bits: u32,
-    /// Of those that have some. There are no more than connections.
-    counts: HashMap<ClientKey, u64>,
-    /// The clients of connections, by the connections' keys.
-    clients: HashMap<u32, ClientKey>,
+    counts: Counts,
+    /// The places of connections, by the connections' keys.
+    places: HashMap<u32, ClientPlace>,
     rates: Option<(&'static Rates, Refill)>,
     server: u64,
 }
@@ -55,8 +84,8 @@ impl Clients {
         Clients {
             connections_max,
             ipv6_prefix_bits,
-            counts: HashMap::new(),
-            clients: HashMap::new(),
+            counts: Counts::default(),
+            places: HashMap::new(),
             rates: refill.and_then(|refill| Some((Rates::of_process().ok()?, refill))),
             server: SERVERS.fetch_add(1, Ordering::Relaxed),
         }
@@ -81,26 +110,31 @@ impl Clients {
         if self.connections_max == 0 {
             return true;
         }
-        let key = ClientKey::of(address.ip(), self.ipv6_prefix_bits);
-        let count = self.counts.entry(key).or_default();
+        match self.place(address.ip()) {
+            Some(place) => {
+                self.places.insert(connection, place);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// One more place of a client, unless it has as many as it may have.
+    pub(crate) fn place(&self, client: IpAddr) -> Option<ClientPlace> {
+        let key = ClientKey::of(client, self.ipv6_prefix_bits);
+        let mut counts = self.counts.all();
+        let count = counts.entry(key).or_default();
         if *count >= self.connections_max {
-            return false;
+            return None;
         }
         *count += 1;
-        self.clients.insert(connection, key);
-        true
+        let counts = self.counts.clone();
+        Some(ClientPlace { key, counts })
     }
 
     /// A connection is closed, whether it was counted or not.
     pub(crate) fn disconnected(&mut self, connection: u32) {
-        if let Some(key) = self.clients.remove(&connection)
-            && let Some(count) = self.counts.get_mut(&key)
-        {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.counts.remove(&key);
-            }
-        }
+        self.places.remove(&connection);
     }
 
     /// Counts a request. Fails if its client sends too many, with the seconds until it may send the next one.
@@ -149,7 +183,22 @@ mod tests {
         for connection in 1..6 {
             clients.disconnected(connection);
         }
-        assert!(clients.counts.is_empty() && clients.clients.is_empty());
+        assert!(clients.counts.all().is_empty() && clients.places.is_empty());
+    }
+
+    #[test]
+    fn a_websocket_is_counted_with_the_connections() {
+        let mut clients = Clients::new(2, (0, 0), 64);
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        assert!(clients.connected(1, &peer("192.0.2.1:1")));
+        let place = clients.place(address);
+        assert!(place.is_some() && clients.place(address).is_none());
+        assert!(!clients.connected(2, &peer("192.0.2.1:2")));
+        drop(place);
+        assert!(clients.connected(2, &peer("192.0.2.1:2")));
+        clients.disconnected(1);
+        clients.disconnected(2);
+        assert!(clients.counts.all().is_empty());
     }
 
     #[test]

@@ -11,8 +11,8 @@ use wire::Method;
 pub(crate) use self::families::CLIENT_RATE;
 use self::families::{
     ACCEPTED, CONNECTIONS, DURATION, DURATIONS, HANDSHAKES, HELD, HELD_MAX, LOG_DROPPED, MESSAGES,
-    PAUSE, PAUSES, REAPED, RECEIVED, REFUSED, RELIEVED, REQUESTS, SENT, STATUS_OTHER, STATUSES,
-    STREAMS, WEBSOCKETS, WEBSOCKETS_OPENED,
+    PAUSE, PAUSES, REAPED, RECEIVED, REFUSED, RELIEVED, REQUESTS, SENT, SLOW_ENDED, STATUS_OTHER,
+    STATUSES, STREAMS, WEBSOCKETS, WEBSOCKETS_OPENED,
 };
 pub use self::families::{
     BUSY_SINCE_MS, FAMILIES, Family, Kind, Label, QUEUE_FULL, QUEUE_TIMEOUT, WAITING_REQUESTS,
@@ -47,6 +47,15 @@ pub(crate) enum Relieved {
 pub(crate) enum Scarce {
     Places,
     Descriptors,
+}
+
+/// Which connections are closed for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Victims {
+    /// Those that wait for a request.
+    Idle,
+    /// Those whose request arrives slowly.
+    Slow,
 }
 
 /// How a TLS handshake ended.
@@ -207,11 +216,15 @@ impl Metrics {
         }
     }
 
-    /// Counts idle connections that were closed for others.
+    /// Counts connections that were closed for others.
     #[cold]
-    pub(crate) fn reaped(&self, scarce: Scarce, count: usize) {
+    pub(crate) fn reaped(&self, victims: Victims, scarce: Scarce, count: usize) {
+        let first = match victims {
+            Victims::Idle => REAPED,
+            Victims::Slow => SLOW_ENDED,
+        };
         if let Some(numbers) = self.numbers {
-            numbers.add(REAPED + scarce as usize, count as u64);
+            numbers.add(first + scarce as usize, count as u64);
         }
     }
 

@@ -6,6 +6,7 @@ use net::Peer;
 
 use super::admission::Refused;
 use super::budget::BUDGET;
+use super::metrics::Victims;
 use crate::limits::Limits;
 
 /// Minimum time between two reports.
@@ -43,6 +44,8 @@ const MEMORY: u16 = 5;
 const HOLDER: u16 = 6;
 /// Stands for idle connections that were closed for others.
 const REAPED: u16 = 7;
+/// Stands for requests that arrived slowly and ended for others.
+const SLOW: u16 = 11;
 /// Minimum time between two reports of the first two.
 const MEMORY_PAUSE_MS: u64 = 1000;
 /// Stand for requests and connections over a limit that is off by default.
@@ -161,8 +164,12 @@ impl Refusals {
 
     /// Counts idle connections that were closed because of `reason`.
     #[cold]
-    pub(crate) fn add_reaped(&mut self, count: usize, reason: &str) {
-        (0..count).for_each(|_| self.count(REAPED, reason));
+    pub(crate) fn add_reaped(&mut self, victims: Victims, count: usize, reason: &str) {
+        let kind = match victims {
+            Victims::Idle => REAPED,
+            Victims::Slow => SLOW,
+        };
+        (0..count).for_each(|_| self.count(kind, reason));
     }
 
     fn count(&mut self, status: u16, reason: &str) {
@@ -274,6 +281,9 @@ impl Refusal {
                 format!("ended {count} connection{plural} that held most for longest: {reason}")
             }
             REAPED => format!("closed {count} idle connection{plural} for new ones: {reason}"),
+            SLOW => format!(
+                "ended {count} request{plural} that arrived slowly, for new connections: {reason}"
+            ),
             _ => return None,
         };
         Some(line)
@@ -444,7 +454,7 @@ mod tests {
         assert_eq!(refusals.wait_ms(100), Some(MEMORY_PAUSE_MS - 100));
         let line = "refused 2 requests with content with 503: clients hold nearly memory_max";
         assert_eq!(refusals.take(MEMORY_PAUSE_MS, &limits), [line]);
-        refusals.add_reaped(3, "connections_max are open");
+        refusals.add_reaped(Victims::Idle, 3, "connections_max are open");
         let line = "closed 3 idle connections for new ones: connections_max are open";
         assert_eq!(refusals.take(2 * PAUSE_MS, &limits), [line]);
     }

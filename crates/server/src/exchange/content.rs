@@ -22,7 +22,7 @@ use crate::app::head::OwnedHead;
 use crate::context::Context;
 use crate::context::bounds::Bounds;
 use crate::id::ExchangeId;
-use crate::pace::Pace;
+use crate::pace::{Pace, Waits, arrival_rate};
 
 /// Maximum unread content that is discarded to keep a connection open. Beyond it, closing is cheaper for both sides.
 pub(crate) const DISCARD_BYTES_MAX: u64 = 65_536;
@@ -108,6 +108,7 @@ pub(crate) struct Inbound {
     /// Since when it is discarded, if it is.
     discarded_since_ms: u64,
     pace: Pace,
+    waits: Waits,
     /// Bytes of the next part that have been counted for the pace, before the part is complete.
     arriving_bytes: u64,
     /// Bytes in the memory of a handler that has not asked for them.
@@ -135,6 +136,7 @@ impl Inbound {
             is_withheld: false,
             discarded_since_ms: context.clock.now_ms(),
             pace: Pace::new(context.timeouts.body_grace_ms),
+            waits: Waits::default(),
             arriving_bytes: 0,
             ahead_bytes: 0,
         };
@@ -145,9 +147,22 @@ impl Inbound {
     /// Runs the peer's credit while the server waits for it.
     fn update_pace(&mut self, context: &Context) {
         let now_ms = context.clock.now_ms();
-        match self.is_waited_for() {
+        let is_waited_for = self.is_waited_for();
+        self.waits.change(is_waited_for, now_ms);
+        match is_waited_for {
             true => self.pace.run(now_ms),
             false => self.pace.pause(now_ms),
+        }
+    }
+
+    /// How many bytes per second have arrived while the server waited for them, if it waits, and has done so for some time.
+    pub(crate) fn arrival_rate(&self, now_ms: u64) -> Option<u64> {
+        match self.is_waited_for() {
+            true => arrival_rate(
+                self.total_bytes + self.arriving_bytes,
+                self.waits.sum_ms(now_ms),
+            ),
+            false => None,
         }
     }
 
@@ -207,6 +222,11 @@ impl Inbound {
     /// Whether that exchange's handler reads it.
     pub(crate) fn is_read_by(&self, exchange: ExchangeId) -> bool {
         matches!(self.taker, Taker::Exchange { id, .. } if id == exchange)
+    }
+
+    /// Its request begins after a wait for a place.
+    pub(crate) fn note_wait(&mut self) {
+        self.bounds.has_waited = true;
     }
 
     /// The bounds of its request.

@@ -116,6 +116,9 @@ impl H1 {
         if incoming.inbound.is_queued {
             return false;
         }
+        if incoming.inbound.bounds().has_waited {
+            return true;
+        }
         match turn.queue_verdict() {
             Verdict::Begin => true,
             Verdict::Wait => {

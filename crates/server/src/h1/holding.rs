@@ -4,11 +4,15 @@ use wire::RequestHead;
 
 use super::content::Incoming;
 use super::input::{Refused, is_head_method};
+use super::queue::Queued;
 use super::{H1, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::context::budget::BUDGET;
+use crate::exchange::Progress;
 use crate::link::{Fate, Link, Turn};
+use crate::pace::arrival_rate;
+use crate::response::SLOW;
 
 impl Incoming {
     /// Whether more of it is read.
@@ -90,9 +94,46 @@ impl H1 {
         self.settle(turn)
     }
 
+    /// How many bytes per second arrive of a request, if nothing but its client is waited for.
+    pub(crate) fn arrival_rate(&self, now_ms: u64) -> Option<u64> {
+        match &self.reading {
+            Reading::Head if self.queue.is_empty() => arrival_rate(
+                self.input.len() as u64,
+                now_ms.saturating_sub(self.since_ms),
+            ),
+            Reading::Content(incoming) if self.queue.iter().all(|it| waits_for(it, incoming)) => {
+                incoming.inbound.arrival_rate(now_ms)
+            }
+            _ => None,
+        }
+    }
+
+    /// Refuses the request that arrives, and ends the connection without waiting for its peer.
+    #[cold]
+    pub(crate) fn end_slow<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        if matches!(self.reading, Reading::Content(_)) {
+            self.refuse_content(turn, 503, SLOW);
+        } else {
+            let is_head = is_head_method(&self.input);
+            self.refuse(turn, Refused::Unread { is_head }, 503, SLOW);
+        }
+        self.emit(turn);
+        if !turn.context.responder.out.is_empty() {
+            // Does not wait until it arrives.
+            let _ = turn.link.flush(turn.context, false);
+        }
+        self.abandon(turn, Abort::Disconnected)
+    }
+
     /// Since when it has waited for a request, if it does.
     pub(crate) fn idle_since_ms(&self) -> Option<u64> {
         let is_idle = matches!(self.reading, Reading::Idle) && self.queue.is_empty();
         is_idle.then_some(self.since_ms)
     }
+}
+
+/// Whether an exchange is that of the handler which waits for the content, and has not started to respond.
+fn waits_for(queued: &Queued, incoming: &Incoming) -> bool {
+    let is_reader = incoming.inbound.is_read_by(queued.exchange.id);
+    is_reader && queued.exchange.progress == Progress::Waiting
 }

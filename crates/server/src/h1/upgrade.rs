@@ -35,7 +35,8 @@ impl H1 {
             turn.context.refusals.add_websocket();
             return false;
         }
-        let handshake = match check_h1(head, &turn.context.websockets) {
+        let checked = check_h1(head, &turn.context.websockets);
+        let handshake = match checked.and_then(|handshake| handshake.counted(turn, head)) {
             Ok(handshake) => handshake,
             Err(refused) => {
                 let response = refused.response();
@@ -102,7 +103,7 @@ impl H1 {
         if exchange.progress != Progress::Waiting {
             return;
         }
-        let websocket = WebSocket::new(id, &mut handshake.agreement, turn.context);
+        let websocket = WebSocket::new(id, handshake, turn.context);
         let fields = handshake.fields(opening);
         wire::push_interim(exchange.out.tail(), SWITCHING_PROTOCOLS, &fields);
         exchange.progress = Progress::Done;

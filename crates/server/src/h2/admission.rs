@@ -61,6 +61,11 @@ impl H2 {
 
     /// Whether a request that is ready may be called now. If not, it waits, or is refused.
     pub(super) fn may_call<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> bool {
+        let stream = self.streams.get(index);
+        let inbound = stream.and_then(|stream| stream.inbound.as_ref());
+        if inbound.is_some_and(|inbound| inbound.bounds().has_waited) {
+            return true;
+        }
         match turn.queue_verdict() {
             Verdict::Begin => return true,
             Verdict::Wait => self.wait_for_place(turn, index),
@@ -86,6 +91,7 @@ impl H2 {
             && let Some(inbound) = &mut waiting.inbound
             && std::mem::take(&mut inbound.is_queued)
         {
+            inbound.note_wait();
             match grant {
                 Grant::Begin if is_short(REQUEST_SPARE_BYTES) => {
                     turn.context.note_shortage(REQUEST_SPARE_BYTES);

@@ -11,7 +11,10 @@ use super::{H2, Leaving, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::context::budget::BUDGET;
+use crate::exchange::{Progress, Unfinished};
 use crate::link::{Fate, Link, Turn};
+use crate::pace::arrival_rate;
+use crate::response::SLOW;
 
 impl Stream {
     /// Whether its content is collected until the application can be called.
@@ -30,6 +33,13 @@ impl Stream {
             Some(Carried::Open { websocket, .. }) => websocket.message_bytes(),
             Some(Carried::Offered { .. }) | None => 0,
         }
+    }
+
+    /// How many bytes per second of its content arrive, if nothing else is waited for.
+    fn arrival_rate(&self, now_ms: u64) -> Option<u64> {
+        let is_request = self.carried.is_none() && self.exchange.progress == Progress::Waiting;
+        let inbound = self.inbound.as_ref().filter(|_| is_request)?;
+        inbound.arrival_rate(now_ms)
     }
 
     fn is_held_by_peer(&self) -> bool {
@@ -97,6 +107,36 @@ impl H2 {
             let _ = guarded(|| websocket.cut_off(turn, CloseCode::TRY_AGAIN_LATER, BUDGET));
             turn.context.responder.out = frames;
         }
+    }
+
+    /// How many bytes per second arrive of its requests, if nothing but its client is waited for.
+    pub(crate) fn arrival_rate(&self, now_ms: u64) -> Option<u64> {
+        if self.handlers.count() > 0 || self.waits_for_turn || !self.frames.is_empty() {
+            return None;
+        }
+        if !self.streams.is_empty() {
+            let rates = self.streams.iter().map(|it| it.arrival_rate(now_ms));
+            return rates.sum();
+        }
+        let is_partial = !self.input.is_empty() || !matches!(self.reading, Reading::Frames);
+        match is_partial && !matches!(self.reading, Reading::Closing) {
+            true => arrival_rate(
+                self.input.len() as u64,
+                now_ms.saturating_sub(self.since_ms),
+            ),
+            false => None,
+        }
+    }
+
+    /// Refuses the requests that arrive, and ends the connection without waiting for its peer.
+    #[cold]
+    pub(crate) fn end_slow<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        for id in self.streams.iter().map(|it| it.id).collect::<Vec<_>>() {
+            if let Some(index) = self.index_of(id) {
+                self.refuse_content(turn, index, (503, SLOW));
+            }
+        }
+        self.stop(turn, &mut Unfinished::default())
     }
 
     /// Since when it has waited for a request, if it does.

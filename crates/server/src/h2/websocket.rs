@@ -96,7 +96,7 @@ impl H2 {
             let (status, reason) = turn.context.budget_refusal();
             return Err(Refused::new(status, reason));
         }
-        check_h2(head, &turn.context.websockets)
+        check_h2(head, &turn.context.websockets)?.counted(turn, head)
     }
 
     /// Passes a valid handshake to the application.
@@ -177,7 +177,7 @@ impl H2 {
             return;
         }
         let id = stream.exchange.id;
-        let mut websocket = WebSocket::new(id, &mut handshake.agreement, turn.context);
+        let mut websocket = WebSocket::new(id, handshake, turn.context);
         let fields = handshake.fields(opening);
         let input = std::mem::take(input);
         if turn.context.is_draining() {

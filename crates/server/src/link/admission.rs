@@ -9,8 +9,12 @@ use super::{Link, Turn};
 use crate::app::App;
 use crate::app::head::Head;
 use crate::context::admission::{Refused, Verdict};
+use crate::context::clients::ClientPlace;
 use crate::context::proxies::Proxies;
 use crate::context::waiting::Grant;
+
+/// A client has as many connections and WebSockets as it may have.
+pub(crate) struct ClientIsFull;
 
 impl Link {
     /// The client whose requests are counted together: the one that trusted proxies name, or the peer. None for a trusted proxy itself, and
@@ -35,7 +39,10 @@ impl<A: App> Turn<'_, A> {
             .bounds_of(head.path, context.usual_bounds());
         context.bounds = bounds.with(self.app.bounds(&Head::of(head)));
         match context.admission.grant.take() {
-            Some(Grant::Begin) => return Verdict::Begin,
+            Some(Grant::Begin) => {
+                context.bounds.has_waited = true;
+                return Verdict::Begin;
+            }
             Some(Grant::Refuse) => return Verdict::Refuse(Refused::QueueTimeout),
             None => context.admission.waited_ms = 0,
         }
@@ -56,6 +63,34 @@ impl<A: App> Turn<'_, A> {
             true => Verdict::Begin,
             false => self.queue_verdict(),
         }
+    }
+
+    /// Counts a WebSocket for the client that a proxy names, as the client's connection would be counted without the proxy.
+    ///
+    /// # Errors
+    /// If the client has as many as it may have.
+    #[cold]
+    pub(crate) fn place_client(
+        &mut self,
+        head: &RequestHead<'_>,
+    ) -> Result<Option<ClientPlace>, ClientIsFull> {
+        let context = &mut *self.context;
+        if !head.is_forwarded || !context.admission.clients.limits_connections() {
+            return Ok(None);
+        }
+        let client = self.link.client_of(&context.proxies, Some(head));
+        let Peer::Internet(address) = client else {
+            return Ok(None);
+        };
+        if client == self.link.circumstances.client {
+            return Ok(None);
+        }
+        let place = context.admission.clients.place(address.ip());
+        if place.is_none() {
+            context.refuse_client(&client);
+            return Err(ClientIsFull);
+        }
+        Ok(place)
     }
 
     /// What becomes of a request that could begin now.

@@ -67,6 +67,7 @@ impl<A: App> Worker<A> {
         if self.timers.is_due(waited_ms) && self.has_read_all() {
             self.expire(waited_ms);
         }
+        self.context.charge_departed(self.app.departed_bytes());
         if self.context.budget.is_pressed() {
             self.relieve();
         }

@@ -1,21 +1,33 @@
-//! Closing idle connections for new ones, when there are as many as may be or no descriptor is left: those first that have waited longest for a
-//! request. One with a request in flight, however slow, stays.
+//! Closing connections for new ones, when there are as many as may be or no descriptor is left.
+//!
+//! | connection | who first | is closed |
+//! | --- | --- | --- |
+//! | waits for a request | has waited longest | after [`IDLE_MS_MIN`] |
+//! | its request arrives slowly, and nothing else is waited for | sends least per second | with 503, if none is idle and it sends less than [`SLOW_BYTES_PER_S`] |
+//! | any other | | never |
+//!
+//! A client whose request ends so may send it again, because no response has begun. Without this, as many clients as there may be connections
+//! could keep everybody else away, each with a few hundred bytes per second.
 
-use super::Worker;
+use super::{RECEIVE_BYTES, Worker};
 use crate::app::App;
-use crate::context::metrics::Scarce;
+use crate::context::metrics::{Scarce, Victims};
 
 /// One of so many connections is closed at once, so that finding them takes little for each new one.
-const PART_REAPED: usize = 128;
+const IDLE_PART: usize = 128;
+/// The same for those whose requests arrive slowly: they lose what they have sent.
+const SLOW_PART: usize = 1024;
 /// So many more are tried, because requests of some may have arrived.
 const SPARE_TRIED: usize = 64;
 /// Milliseconds for which a connection stays at least: its request may be on its way.
 const IDLE_MS_MIN: u64 = 1000;
+/// A client that sends more is not slow: half of what a telephone line carried.
+const SLOW_BYTES_PER_S: u64 = 4096;
 /// How long nothing is searched for after nothing was found.
 const REST_MS: u64 = 100;
 
 impl<A: App> Worker<A> {
-    /// Closes the oldest idle connections. Returns whether there is room now.
+    /// Closes connections for new ones. Returns whether there is room now.
     #[cold]
     pub(super) fn reap(&mut self, scarce: Scarce) -> bool {
         let now_ms = self.context.clock.tick();
@@ -25,45 +37,66 @@ impl<A: App> Worker<A> {
         // Idle connections may have responses among these.
         self.send_batch();
         self.context.responder.batch.open();
+        let has_room = self.close_for_others(Victims::Idle, scarce, now_ms)
+            || self.close_for_others(Victims::Slow, scarce, now_ms);
+        if !has_room {
+            self.reaping_rests_until_ms = now_ms + REST_MS;
+        }
+        has_room
+    }
+
+    fn close_for_others(&mut self, victims: Victims, scarce: Scarce, now_ms: u64) -> bool {
         let before = self.connections.len();
-        let wanted = before / PART_REAPED + 1;
-        let until_ms = now_ms.saturating_sub(IDLE_MS_MIN);
-        for (_, key) in self.oldest_idle(wanted + SPARE_TRIED, until_ms) {
+        let (wanted, tried) = match victims {
+            Victims::Idle => (before / IDLE_PART + 1, SPARE_TRIED),
+            Victims::Slow => (before / SLOW_PART + 1, 0),
+        };
+        for (_, key) in self.first_of(victims, wanted + tried, now_ms) {
             if before - self.connections.len() == wanted {
                 break;
             }
-            self.with_connection(key, |connection, context, app, _| {
-                connection.reap(context, app)
+            self.with_connection(key, |connection, context, app, receive| match victims {
+                Victims::Idle => connection.reap(context, app),
+                Victims::Slow => {
+                    let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
+                    connection.end_slow(context, app, buffer)
+                }
             });
         }
         let count = before - self.connections.len();
-        if count == 0 {
-            self.reaping_rests_until_ms = now_ms + REST_MS;
-            return false;
+        if count > 0 {
+            self.context.metrics.reaped(victims, scarce, count);
+            let reason = match scarce {
+                Scarce::Places => "connections_max are open",
+                Scarce::Descriptors => "no file descriptor was left",
+            };
+            self.context.refusals.add_reaped(victims, count, reason);
         }
-        self.context.metrics.reaped(scarce, count);
-        let reason = match scarce {
-            Scarce::Places => "connections_max are open",
-            Scarce::Descriptors => "no file descriptor was left",
-        };
-        self.context.refusals.add_reaped(count, reason);
-        true
+        count > 0
     }
 
-    /// Up to `count` connections that have waited longest for a request, at least since `until_ms`, the first of them first.
-    fn oldest_idle(&self, count: usize, until_ms: u64) -> Vec<(u64, usize)> {
-        let mut idle = Vec::new();
-        if idle.try_reserve_exact(self.connections.len()).is_err() {
-            return idle;
+    /// Up to `count` connections that may be closed, in the order of the table above.
+    fn first_of(&self, victims: Victims, count: usize, now_ms: u64) -> Vec<(u64, usize)> {
+        let mut found = Vec::new();
+        if found.try_reserve_exact(self.connections.len()).is_err() {
+            return found;
         }
-        let open = self.connections.iter();
-        let since = open.filter_map(|(key, it)| Some((it.idle_since_ms()?, key)));
-        idle.extend(since.filter(|(since_ms, _)| *since_ms <= until_ms));
-        if idle.len() > count {
-            idle.select_nth_unstable(count);
-            idle.truncate(count);
+        let idle_until_ms = now_ms.saturating_sub(IDLE_MS_MIN);
+        for (key, connection) in &self.connections {
+            let rank = match victims {
+                Victims::Idle => connection.idle_since_ms().filter(|it| *it <= idle_until_ms),
+                Victims::Slow => {
+                    let rate = connection.arrival_rate(now_ms);
+                    rate.filter(|rate| *rate < SLOW_BYTES_PER_S)
+                }
+            };
+            found.extend(rank.map(|rank| (rank, key)));
         }
-        idle.sort_unstable();
-        idle
+        if found.len() > count {
+            found.select_nth_unstable(count);
+            found.truncate(count);
+        }
+        found.sort_unstable();
+        found
     }
 }

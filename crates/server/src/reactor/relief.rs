@@ -82,7 +82,7 @@ impl<A: App> Worker<A> {
         if self.connections.len() > CHECKED_MAX {
             return;
         }
-        let mut sum = 0;
+        let mut sum = self.context.budget.departed_bytes();
         for (_, connection) in &self.connections {
             let (charged, held) = (connection.accounted_bytes(), connection.held_bytes());
             assert_eq!(charged, held, "a connection is charged for what it holds");

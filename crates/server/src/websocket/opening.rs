@@ -6,9 +6,13 @@ use wire::websocket::handshake::{
     self, ACCEPT_BYTES, Refusal, VERSION, check_connect, check_upgrade,
 };
 
+use crate::app::App;
 use crate::app::websocket::Opening;
+use crate::context::clients::ClientPlace;
 use crate::context::websockets::WebSockets;
-use crate::response::Response;
+use crate::link::Turn;
+use crate::link::admission::ClientIsFull;
+use crate::response::{CLIENT_IS_FULL, Response};
 
 /// A handshake that the application may accept.
 #[derive(Debug)]
@@ -16,6 +20,8 @@ pub(crate) struct Handshake {
     /// The value of Sec-WebSocket-Accept; None over HTTP/2.
     accept: Option<[u8; ACCEPT_BYTES]>,
     pub(crate) agreement: Option<Agreement>,
+    /// Counts the WebSocket for the client that a proxy names.
+    pub(crate) client: Option<Box<ClientPlace>>,
 }
 
 /// A handshake that the server refuses.
@@ -94,10 +100,32 @@ fn check(
             extension::select(offers, preference).map_err(|_| Refused::new(400, reason))?
         }
     };
-    Ok(Handshake { accept, agreement })
+    Ok(Handshake {
+        accept,
+        agreement,
+        client: None,
+    })
 }
 
 impl Handshake {
+    /// The same, counted for the client that a proxy names.
+    ///
+    /// # Errors
+    /// If that client has as many connections as it may have.
+    pub(crate) fn counted<A: App>(
+        self,
+        turn: &mut Turn<'_, A>,
+        head: &RequestHead<'_>,
+    ) -> Result<Handshake, Refused> {
+        match turn.place_client(head) {
+            Ok(place) => Ok(Handshake {
+                client: place.map(Box::new),
+                ..self
+            }),
+            Err(ClientIsFull) => Err(Refused::new(503, CLIENT_IS_FULL)),
+        }
+    }
+
     /// Encoded field lines of the response that accepts it.
     pub(crate) fn fields(&self, opening: &Opening) -> Vec<u8> {
         let mut fields = Vec::new();

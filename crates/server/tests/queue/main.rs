@@ -284,3 +284,49 @@ fn a_request_that_is_refused_while_it_waits_leaves_the_queue() {
     }
     assert_eq!(server.targets(), ["/later/1", "/later/3"]);
 }
+
+/// Lets the only request that runs end.
+fn finish(server: &mut Server) {
+    let id = server.worker.app.running.remove(0);
+    server.respond(id, "ended");
+    server.settle();
+}
+
+#[test]
+fn a_request_that_has_waited_does_not_wait_for_its_content_too() {
+    let limit = |config: &mut server::Config| {
+        config.accepts_prior_knowledge = true;
+        config.admission.limits.concurrency_max = 1;
+    };
+    let (mut server, _) = Server::with_manual_clock(limit);
+    let mut clients: [Client; 3] = std::array::from_fn(|_| server.connect());
+    let head = "POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n";
+    let sent = [get("/later/1"), head.to_owned(), get("/later/2")];
+    for (client, sent) in clients.iter().zip(sent) {
+        client.send(&sent);
+        server.settle();
+    }
+    assert_eq!(server.targets(), ["/later/1"]);
+    finish(&mut server);
+    assert_eq!(server.targets(), ["/later/1", "/read", "/later/2"]);
+    // Nothing is free now.
+    let response = server.ask(&mut clients[1], "content");
+    assert_eq!(response.content, "content");
+}
+
+#[test]
+fn a_stream_that_has_waited_does_not_wait_for_its_content_too() {
+    let mut it = harness::connected::Connected::with(|config| {
+        config.admission.limits.concurrency_max = 1;
+    });
+    it.client.open("GET", "/later/1", true);
+    let upload = it.client.open("POST", "/read", false);
+    it.client.open("GET", "/later/2", true);
+    it.settle();
+    assert_eq!(it.server.targets(), ["/later/1"]);
+    finish(&mut it.server);
+    assert_eq!(it.server.targets(), ["/later/1", "/read", "/later/2"]);
+    it.client.data(upload, b"content", true);
+    it.settle();
+    assert_eq!(it.status(upload), 200);
+}

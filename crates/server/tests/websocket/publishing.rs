@@ -1,10 +1,13 @@
 //! Published messages: how they are compressed, and what waits for the WebSockets of one HTTP/2 connection.
 
+use std::sync::atomic::Ordering;
+
 use server::Compression;
 use wire::websocket::{Incoming, Role, frame_bytes};
 
 use crate::h2::World;
 use crate::harness::Server;
+use crate::harness::h2::H2Client;
 use crate::harness::websocket::{Arrived, Frames, WebSocketClient, handshake};
 
 const EACH_BYTES_MAX: u64 = 100_000;
@@ -151,6 +154,38 @@ fn a_message_above_the_limit_reaches_a_connection_for_which_nothing_waits() {
     open_windows(&mut it, &streams);
     assert!(it.arrived(streams[0].0) == [long]);
     assert_eq!(it.server.worker.app.closed, []);
+}
+
+#[test]
+fn what_many_connections_do_not_read_does_not_exceed_the_budget() {
+    const BUDGET_BYTES: u64 = 2_000_000;
+    let (mut server, now_ms) = Server::with_manual_clock(|config| {
+        config.accepts_prior_knowledge = true;
+        config.limits.websocket_queued_bytes_max = EACH_BYTES_MAX;
+        config.memory_bytes_max = BUDGET_BYTES;
+    });
+    // Each may queue 400,000 bytes, and all together five times the budget.
+    let mut clients: Vec<H2Client> = (0..25).map(|_| H2Client::new(server.connect())).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(usize::MAX);
+        server.settle();
+        for socket in 0..10 {
+            client.connect(&format!("/ws/sub/t/{number}-{socket}"), &[]);
+        }
+        client.send(usize::MAX);
+        server.settle();
+    }
+    let mut most_bytes = 0;
+    for number in 0..200 {
+        server.publish("t", &message(number));
+        server.settle();
+        now_ms.fetch_add(10, Ordering::Relaxed);
+        most_bytes = most_bytes.max(server.worker.held_bytes());
+    }
+    assert!(most_bytes > BUDGET_BYTES / 2, "{most_bytes}");
+    // A message reaches all of them before that is checked again, and their buffers double at the same time.
+    assert!(most_bytes < 2 * BUDGET_BYTES, "{most_bytes}");
+    assert!(server.worker.held_bytes() <= BUDGET_BYTES);
 }
 
 const NO_CONTEXT: &str = "permessage-deflate; client_no_context_takeover";

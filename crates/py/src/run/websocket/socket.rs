@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use server::{Appetite, Close, CloseCode, Command, ExchangeId, MessageKind, Opening, Responder};
 
 use super::arrival::Arrival;
+use super::departed::Departed;
 use super::queue::Queue;
 use super::topics::{Subscribed, check_topic};
 use crate::ffi::reuse::OurReferences;
@@ -101,6 +102,8 @@ struct State {
     arrived_bytes: usize,
     /// The server waits until the queue is empty.
     is_paused: bool,
+    /// What has arrived of a client that has left.
+    departed: Option<Box<Departed>>,
     waiters: Queue<Waiter>,
     /// An arrival that may be waited for next: one that no task has, or the one of the task that is being resumed.
     spare: Option<Py<Arrival>>,
@@ -127,6 +130,7 @@ impl Socket {
             arrived: Queue::default(),
             arrived_bytes: 0,
             is_paused: false,
+            departed: None,
             waiters: Queue::default(),
             spare: None,
             ahead_bytes: 0,
@@ -267,6 +271,7 @@ impl Socket {
             if before == Phase::Open {
                 state.phase = Phase::Closing;
                 state.arrived = Queue::default();
+                state.departed = None;
                 state.subscribed = Subscribed::default();
             }
             before
@@ -365,6 +370,7 @@ impl Socket {
         let was_paused = self.with(py, |state| {
             state.arrived_bytes = 0;
             state.arrived.shrink();
+            state.departed = None;
             std::mem::take(&mut state.is_paused)
         })?;
         if was_paused {
@@ -463,6 +469,10 @@ impl Socket {
             };
             state.end.get_or_insert_with(|| Box::new(end));
             state.subscribed = Subscribed::default();
+            if !state.arrived.is_empty() {
+                let departed = Departed::new(&self.exchanges, state.arrived_bytes);
+                state.departed = Some(Box::new(departed));
+            }
         })?;
         self.exchanges.disconnect(py, self.id);
         self.wake(py, lending)

@@ -79,7 +79,8 @@ pub(super) const HELD: usize = SENT + 1;
 pub(super) const HELD_MAX: usize = HELD + 1;
 pub(super) const RELIEVED: usize = HELD_MAX + 1;
 pub(super) const REAPED: usize = RELIEVED + 2;
-const QUEUED: usize = REAPED + 2;
+pub(super) const SLOW_ENDED: usize = REAPED + 2;
+const QUEUED: usize = SLOW_ENDED + 2;
 pub(super) const HANDSHAKES: usize = QUEUED + 1;
 pub(super) const STREAMS: usize = HANDSHAKES + 2;
 pub(super) const WEBSOCKETS: usize = STREAMS + 1;
@@ -205,6 +206,15 @@ pub const FAMILIES: &[Family] = &[
                was left.",
         labels: &[("cause", &["limit", "descriptors"])],
         first: REAPED,
+    },
+    Family {
+        name: "slow_requests_ended",
+        kind: Kind::Counter,
+        unit: "",
+        help: "Requests that arrived slowly and were ended with 503, because new connections needed the places of theirs \
+               and none was idle. The causes are those of idle_connections_closed.",
+        labels: &[("cause", &["limit", "descriptors"])],
+        first: SLOW_ENDED,
     },
     Family {
         name: "requests_waiting",
