@@ -27,6 +27,8 @@ def held_by(pid: int, ledger: Path) -> dict[str, float]:
     except (FileNotFoundError, ProcessLookupError):
         return {}
     values = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    if "RssAnon" not in values:  # its supervisor has not noticed yet
+        return {}
     held = {
         # Pages of files are shared, and come as they are first used.
         "KiB": float(values["RssAnon"].split()[0]),

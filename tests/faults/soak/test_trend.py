@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from faults.soak.counts import disagreements
-from faults.soak.sampling import GROWTH_MAX, grows
+from faults.soak.sampling import GROWTH_MAX, grows, held_by
 from faults.soak.trend import of
+from support.waiting import wait_until
+from support.worker import state
 
 TIMES_S = range(0, 1800, 10)
 
@@ -50,6 +55,14 @@ def test_a_descriptor_that_is_left_every_minute_is_detected() -> None:
 
 def test_few_samples_have_a_trend() -> None:
     assert of([(0, 1), (1, 2), (2, 3)]).slope == 1
+
+
+def test_a_process_that_has_ended_holds_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as process:
+        wait_until(lambda: state(process.pid) == "Z")
+        assert held_by(process.pid, tmp_path) == {}
+    assert held_by(process.pid, tmp_path) == {}
+    assert held_by(os.getpid(), tmp_path)["KiB"] > 1000
 
 
 @pytest.mark.parametrize(
