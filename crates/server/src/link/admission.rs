@@ -75,7 +75,7 @@ impl<A: App> Turn<'_, A> {
         head: &RequestHead<'_>,
     ) -> Result<Option<ClientPlace>, ClientIsFull> {
         let context = &mut *self.context;
-        if !head.is_forwarded || !context.admission.clients.limits_connections() {
+        if !head.notes.is_forwarded() || !context.admission.clients.limits_connections() {
             return Ok(None);
         }
         let client = self.link.client_of(&context.proxies, Some(head));
