@@ -66,7 +66,7 @@ fn messages_and_their_echoes_are_counted() {
     assert_eq!(report.content_bytes_received, 64_000);
     assert_eq!(
         (report.connections_opened, report.protocol),
-        (1, "WebSocket")
+        (1, "WebSocket".into())
     );
     assert!(report.statuses.is_empty());
     let websocket = report.websocket.expect("a report");

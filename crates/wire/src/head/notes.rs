@@ -75,7 +75,6 @@ pub fn value_of(line: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{HeadLimits, Progress, parse_request};
 
     #[test]
