@@ -12,7 +12,6 @@ use crate::context::REQUEST_SPARE_BYTES;
 use crate::context::admission::{Refused, Verdict};
 use crate::context::waiting::Grant;
 use crate::link::{Fate, Turn};
-use crate::response::NO_MEMORY;
 
 impl H2 {
     /// As [`H2::begin`], for a request that may be a proxy's, whose head may have to be another one, or that is looked at.
@@ -79,25 +78,26 @@ impl H2 {
         self.give_up(turn, index, refused.response());
     }
 
-    /// Continues with a request that waited.
+    /// Continues with a request that waited. If responses of its connection have to be sent first, it is started after them.
     pub(crate) fn granted<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         stream: u32,
         grant: Grant,
     ) -> Fate {
+        // If not, it is looked at again when it may: others have its place.
+        let may_start = !turn.link.is_full() && self.has_room(turn);
         if let Some(index) = self.index_of(stream)
             && let Some(waiting) = self.streams.get_mut(index)
             && let Some(inbound) = &mut waiting.inbound
             && std::mem::take(&mut inbound.is_queued)
         {
-            inbound.note_wait();
+            if may_start || grant == Grant::Refuse {
+                inbound.note_wait();
+            }
             match grant {
-                Grant::Begin if is_short(REQUEST_SPARE_BYTES) => {
-                    turn.context.note_shortage(REQUEST_SPARE_BYTES);
-                    self.refuse_content(turn, index, (503, NO_MEMORY));
-                }
-                Grant::Begin => self.start(turn, index),
+                Grant::Begin if !may_start => {}
+                Grant::Begin => self.start_or_refuse(turn, index),
                 Grant::Refuse => self.refuse_queued(turn, index, Refused::QueueTimeout),
             }
         }

@@ -44,7 +44,7 @@ impl H2 {
     }
 
     /// Whether the responses that the connection holds allow another one.
-    fn has_room<A: App>(&self, turn: &Turn<'_, A>) -> bool {
+    pub(super) fn has_room<A: App>(&self, turn: &Turn<'_, A>) -> bool {
         let limits = &turn.context.limits;
         let bytes_max = limits.send_buffer_bytes_max;
         let (mut bytes, mut count, mut files) = (0, 0, 0);
@@ -116,13 +116,8 @@ impl H2 {
             && let Some(index) = self.first_ready()
             && self.has_room(turn)
         {
-            match is_short(REQUEST_SPARE_BYTES) {
-                _ if turn.context.is_guarded && !self.may_call(turn, index) => {}
-                true => {
-                    turn.context.note_shortage(REQUEST_SPARE_BYTES);
-                    self.refuse_content(turn, index, (503, NO_MEMORY));
-                }
-                false => self.start(turn, index),
+            if !turn.context.is_guarded || self.may_call(turn, index) {
+                self.start_or_refuse(turn, index);
             }
             started = Started::Some;
             let context = &mut *turn.context;
@@ -133,8 +128,19 @@ impl H2 {
         started
     }
 
+    /// Starts a request that waited, if there is memory for it.
+    pub(super) fn start_or_refuse<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        match is_short(REQUEST_SPARE_BYTES) {
+            true => {
+                turn.context.note_shortage(REQUEST_SPARE_BYTES);
+                self.refuse_content(turn, index, (503, NO_MEMORY));
+            }
+            false => self.start(turn, index),
+        }
+    }
+
     /// Calls the application for a request that waited.
-    pub(super) fn start<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+    fn start<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
         let mut stream = self.streams.remove(index);
         let Some(mut inbound) = stream.inbound.take() else {
             return;

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::h2::H2Client;
-use harness::{Client, Server, get, post};
+use harness::{Client, Server, get, post, response};
 use proptest::prelude::*;
+use server::{Command, Response};
 
 const RUNNING_MAX: u64 = 2;
 const WAITING_MAX: u64 = 3;
@@ -329,4 +330,45 @@ fn a_stream_that_has_waited_does_not_wait_for_its_content_too() {
     it.client.data(upload, b"content", true);
     it.settle();
     assert_eq!(it.status(upload), 200);
+}
+
+/// Header blocks have to be sent in the order in which they were encoded.
+#[test]
+fn a_request_that_waited_is_started_after_what_waits_for_the_socket() {
+    let (mut server, _) = Server::with_manual_clock(|config| {
+        config.accepts_prior_knowledge = true;
+        config.admission.limits.concurrency_max = 1;
+    });
+    let mut client = H2Client::new(server.connect());
+    client.announce_window(50_000_000);
+    client.give(0, 50_000_000);
+    let settle = |server: &mut Server, client: &mut H2Client| {
+        client.send(usize::MAX);
+        server.settle();
+        client.receive();
+    };
+    settle(&mut server, &mut client);
+    let download = client.open("GET", "/big/20000000", true);
+    let running = client.open("GET", "/later/1", true);
+    let waiting = client.open("GET", "/waiting", true);
+    client.send(usize::MAX);
+    server.settle();
+    // Its fields enter the table of the compression.
+    let id = server.worker.app.running.remove(0);
+    let fields = b"Via: one\r\nVary: two\r\n".to_vec();
+    let with_fields = Response {
+        fields,
+        ..response(200, "late")
+    };
+    server.post(id, Command::Respond(with_fields));
+    server.settle();
+    assert_eq!(server.targets(), ["/big/20000000", "/later/1"]);
+    for _ in 0..400 {
+        settle(&mut server, &mut client);
+    }
+    assert_eq!(client.streams[&download].content.len(), 20_000_000);
+    assert_eq!(client.streams[&running].content, b"late");
+    assert_eq!(client.streams[&waiting].content, b"/waiting");
+    let section = String::from_utf8_lossy(&client.streams[&waiting].section).into_owned();
+    assert!(!section.contains("via"), "{section}");
 }
