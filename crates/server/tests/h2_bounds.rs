@@ -378,6 +378,24 @@ fn a_stop_counts_a_response_that_waits_for_a_full_socket_as_truncated() {
 }
 
 #[test]
+fn a_stop_counts_every_response_whose_end_waits_for_a_full_socket() {
+    let mut it = Connected::new();
+    it.client.open_everything();
+    it.settle();
+    it.client.open("GET", "/later/1", true);
+    it.client.open("HEAD", "/later/2", true);
+    it.client.open("GET", "/big/8000000", true);
+    it.client.send(usize::MAX);
+    it.server.settle();
+    for target in ["/later/1", "/later/2"] {
+        it.server.respond(it.server.exchange(target), "");
+    }
+    it.server.settle();
+    let unfinished = it.server.worker.stop();
+    assert_eq!((unfinished.refused, unfinished.cut), (0, 3));
+}
+
+#[test]
 fn a_stop_counts_nothing_for_a_response_that_is_sent_before_its_request_is_complete() {
     let mut it = Connected::new();
     let early = it.client.open("POST", "/early", false);

@@ -271,7 +271,8 @@ impl H2 {
         self.emit(turn);
         let is_unsent = |id: &&u32| {
             let stream = self.index_of(**id).and_then(|at| self.streams.get(at));
-            stream.is_some_and(|stream| !stream.encoding.has_ended)
+            // Its end may be in a frame that waits for the socket.
+            stream.is_some_and(|stream| !stream.state.has_ended())
         };
         unfinished.cut += complete.iter().filter(is_unsent).count() as u64;
         if was_full && *unfinished == before {
