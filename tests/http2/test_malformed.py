@@ -30,6 +30,7 @@ from support.h2 import (
 )
 from support.server import APPLICATIONS, Server, Start
 
+HAS_PRIORITY = 0x20
 GOOD: list[Field] = request_fields("GET", "/fields")
 
 
@@ -206,7 +207,16 @@ def priority(stream: int) -> bytes:
     return frame(Kind.PRIORITY, stream, b"\0\0\0\0\0")
 
 
+def own_parent(stream: int) -> bytes:
+    """Return a request whose stream depends on itself (RFC 7540 section 5.3.1)."""
+    parent = stream.to_bytes(4, "big") + b"\0"
+    flags = END_HEADERS | END_STREAM | HAS_PRIORITY
+    return frame(Kind.HEADERS, stream, parent + block(GOOD), flags)
+
+
 FATAL: dict[str, tuple[bytes, Code]] = {
+    "even stream, its own parent": (own_parent(2), Code.PROTOCOL_ERROR),
+    "used stream, its own parent": (get(1, "/") + own_parent(1), Code.STREAM_CLOSED),
     "even stream": (get(2, "/"), Code.PROTOCOL_ERROR),
     "stream 0": (get(0, "/"), Code.PROTOCOL_ERROR),
     "used stream": (get(1, "/") + get(1, "/"), Code.STREAM_CLOSED),

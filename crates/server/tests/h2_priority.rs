@@ -110,6 +110,18 @@ fn the_last_frame_for_a_stream_that_is_not_open_overrides_its_field() {
 }
 
 #[test]
+fn a_malformed_frame_does_not_change_what_the_one_before_it_said() {
+    let mut it = closed();
+    it.client.prioritize(3, "u=0");
+    it.client.prioritize(3, "u=0 i");
+    for _ in 0..2 {
+        it.open(LONG, "");
+    }
+    it.settle();
+    assert_eq!(it.settle_open(), [3, 3, 3, 1, 1, 1]);
+}
+
+#[test]
 fn a_stream_that_cannot_send_delays_no_other() {
     let mut it = closed();
     let urgent = it.open("/later/1", "u=0");

@@ -164,7 +164,9 @@ impl H2 {
                 if depends_on_itself && is_whole {
                     // The block is decoded nevertheless: the tables of both sides must not differ.
                     self.decoder.skip(block).map_err(compression)?;
-                    let _ = self.opened.open(stream);
+                    if self.index_of(stream).is_none() && !self.has_reset(stream) {
+                        self.opened.open(stream)?;
+                    }
                     return Err(frame::depends_on_itself(stream));
                 }
                 if is_whole {

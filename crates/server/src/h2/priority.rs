@@ -82,6 +82,9 @@ impl H2 {
         stream: u32,
         priority: Option<Priority>,
     ) -> Result<(), Violation> {
+        let Some(priority) = priority else {
+            return Ok(());
+        };
         let last = self.opened.last();
         let idle = &mut self.priorities.idle;
         idle.retain(|(id, _)| *id > last && *id != stream);
@@ -97,7 +100,7 @@ impl H2 {
                 )),
             };
         }
-        idle.extend(priority.map(|priority| (stream, priority)));
+        idle.push((stream, priority));
         Ok(())
     }
 
