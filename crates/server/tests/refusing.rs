@@ -435,3 +435,19 @@ fn a_connection_that_is_gone_when_it_is_adopted_leaves_nothing() {
     }
     server.pass_until(|server| server.is_empty());
 }
+
+#[test]
+fn the_response_to_a_client_for_which_an_idle_connection_was_closed_does_not_wait() {
+    let (mut server, now_ms) =
+        Server::with_manual_clock(|config| config.limits.connections_max = 1);
+    let mut idle = server.connect();
+    assert_eq!(server.ask(&mut idle, &get("/idle")).status, 200);
+    now_ms.fetch_add(1000, Ordering::Relaxed);
+    let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+    let mut client = Client::new(ours.into());
+    client.send(&get("/new"));
+    server.adopt(theirs.into());
+    // No pass has begun that would send it at its end.
+    let response = client.take_response("GET").expect("a response");
+    assert_eq!(response.content, "/new");
+}

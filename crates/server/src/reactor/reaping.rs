@@ -35,8 +35,11 @@ impl<A: App> Worker<A> {
             return false;
         }
         // Idle connections may have responses among these.
+        let is_in_pass = self.context.responder.batch.is_open();
         self.send_batch();
-        self.context.responder.batch.open();
+        if is_in_pass {
+            self.context.responder.batch.open();
+        }
         let has_room = self.close_for_others(Victims::Idle, scarce, now_ms)
             || self.close_for_others(Victims::Slow, scarce, now_ms);
         if !has_room {

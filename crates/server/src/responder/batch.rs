@@ -54,6 +54,11 @@ impl Batch {
         self.is_open = true;
     }
 
+    /// Whether responses may wait: it is sent later in this pass.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     /// Takes what a connection has to send, if it may wait; `out` is empty then.
     #[inline]
     pub(crate) fn takes(
