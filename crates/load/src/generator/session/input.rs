@@ -255,6 +255,12 @@ impl Session {
 
     /// Frames other than those of responses.
     fn other(&mut self, frame: Frame<'_>, used: usize, job: Job<'_>) -> Outcome {
+        if self.admission == Admission::Unknown
+            && !matches!(frame, Frame::Settings(_) | Frame::GoAway { .. })
+        {
+            // SETTINGS come first (RFC 9113 3.4). A server may leave before it has sent any.
+            return Err(PROTOCOL);
+        }
         match frame {
             Frame::Settings(payload) => self.settings(payload, job)?,
             Frame::SettingsAck | Frame::Pong(_) => {}
@@ -300,6 +306,8 @@ impl Session {
                 (settings::MAX_CONCURRENT_STREAMS, Admission::Concurrent(_)) => {
                     self.admission = Admission::Concurrent(value);
                 }
+                // No server pushes to a client that has refused it (RFC 9113 6.5.2).
+                (settings::ENABLE_PUSH, _) if value != 0 => return Err(PROTOCOL),
                 (settings::HEADER_TABLE_SIZE, _) => {
                     self.blocks.set_table_bytes_max(value as usize);
                 }
