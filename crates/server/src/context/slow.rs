@@ -359,7 +359,7 @@ mod tests {
         let (requests, tickets) = requests(LIMIT, 2);
         requests.runs_in(id(1), 77);
         drop(tickets);
-        assert_eq!(requests.enter(id(9), [b"PUT", b"/nine"]), 1);
+        assert_eq!(requests.enter(id(9), [b"PUT", b"/nine", b""]), 1);
         let news = requests.news(Instant::now() + AFTER, 9);
         assert_eq!(
             (titles(&news), news.running[0].thread),
@@ -373,11 +373,12 @@ mod tests {
     #[test]
     fn a_long_path_is_cut() {
         let requests = SlowRequests::new(LIMIT);
-        requests.enter(id(0), [b"GET", &[b'a'; 9999]]);
-        requests.enter(id(1), [&[b'A'; 9999], b"/"]);
+        requests.enter(id(0), [b"GET", &[b'a'; 9999], b"i"]);
+        requests.enter(id(1), [&[b'A'; 9999], b"/", b""]);
         let state = requests.state();
         let lengths = state.entries.iter().map(|entry| entry.title.len());
-        assert_eq!(lengths.collect::<Vec<_>>(), [TITLE_BYTES_MAX; 2]);
+        let expected = [TITLE_BYTES_MAX + " [i]".len(), TITLE_BYTES_MAX];
+        assert_eq!(lengths.collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -385,7 +386,7 @@ mod tests {
         let (requests, _) = requests(LIMIT, 0);
         let slow = Slow::new(Arc::clone(&requests));
         let enter = |sequence| {
-            let place = requests.enter(id(sequence), [b"GET", b"/"]);
+            let place = requests.enter(id(sequence), [b"GET", b"/", b""]);
             let requests = Arc::clone(&requests);
             slow.current.set(Some(Ticket { place, requests }));
         };
