@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import subprocess
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,8 +19,10 @@ from support.server import APPLICATIONS, Server
 from support.waiting import wait_until
 
 TESTS = APPLICATIONS.parent
-SETTLING_S = 20
+SETTLING_S = 60
 """How long after the traffic what it has left may still end."""
+STOPPING_S = 120
+"""How long a server has to stop: on a busy machine, more than its graceful time."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,11 @@ class Soak:
             each.server.signal(signal.SIGTERM)
         for each in served:
             name, server = each.place.name, each.server
+            try:
+                server.process.wait(timeout=STOPPING_S)
+            except subprocess.TimeoutExpired:
+                self._reasons.append(f"{name} has not ended {STOPPING_S} s after TERM")
+                continue
             if (code := server.wait()) != 0:
                 self._reasons.append(f"{name}: exit code {code}")
             odd = [line for line in server.lines if "panic" in line or "CRITICAL" in line]
