@@ -66,6 +66,7 @@ class Processes:
     ) -> tuple[SchedulerProcess, str]:
         """Start a scheduler; return it and its address."""
         arguments = ["--host", host, "--port", "0", "--no-dashboard", "--no-show"]
+        arguments += ["--dashboard-address", f"{host}:0"]
         process = self.run(SchedulerProcess, arguments, within)
         return process, process.wait_line(r"Scheduler at:\s+(\S+)", LOAD_S)[1]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -47,7 +49,7 @@ def test_the_servers_count_agrees_to_the_request(
 def test_a_newcomer_sees_a_table_and_progress(counting: Server, load: Load) -> None:
     url = f"{counting.urls[0]}/page/a"
     code, page, written = load(url, "--fleet", "local:2", "-c", "4", "-d", "2500ms")
-    assert code in (0, 4)
+    assert code in (0, 4), written
     assert re.search(r"^agent +requests/s +responses +failed +CPU +start$", page, re.M)
     rows = re.findall(r"^local-\d\S* +[\d,.]+ +([\d,]+) +0 +\d+% +\+", page, re.M)
     total = re.search(r"^responses +([\d,]+) in 2.5 s$", page, re.M)
@@ -89,7 +91,7 @@ def test_stages_and_conditions(counting: Server, load: Load) -> None:
         *(url, "--fleet", "local:2", "-c", "6", "--stages", "500ms:100,500ms:301"),
         *("--require", "ok > 1000000", "--json", "--quiet"),
     )
-    assert done[0] == 1 and "not met: 'ok > 1000000'" in done[2]
+    assert done[0] == 1 and "not met: 'ok > 1000000'" in done[2], done
     found = json.loads(done[1])
     assert found["ok"] + found["failed"] + found["unfinished"] == 151  # 50 and the mean of 200
 
@@ -146,28 +148,44 @@ def is_there(pid: int) -> bool:
         return False
 
 
-HOG = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+HOG = """
+import sys, time
+print("waits", file=sys.stderr, flush=True)
+open("go").read()  # a pipe: until somebody opens it
+end = time.monotonic() + 60
+while time.monotonic() < end: pass
+"""
 
 
-def test_an_agent_without_a_processor_makes_the_result_invalid(
-    counting: Server, processes: Processes
-) -> None:
+def test_an_agent_without_a_processor_makes_the_result_invalid(processes: Processes) -> None:
     class Hog(Server):
         program = ("-c", HOG)
 
+    class Ceiling(Server):
+        program = ("-m", "bolide", "ceiling")
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    processes.run(Ceiling, ["--port", str(port), "-d", "90"]).wait_line("responding", LOAD_S)
     _, scheduler = processes.scheduler()
     processes.agent(scheduler, "a")
-    processes.agent(scheduler, "slow", within=("taskset", "-c", "0", "nice", "-n", "12"))
+    processes.agent(scheduler, "slow", within=("taskset", "-c", "0"))
+    os.mkfifo(processes.folder / "go")
+    for _ in range(3):
+        # each in a session of its own, which the kernel gives as much as the generator
+        hog = processes.run(Hog, [], within=("setsid", "taskset", "-c", "0"))
+        hog.wait_line("waits", LOAD_S)
+    url = f"http://127.0.0.1:{port}/"
+    times = ("--warm-up", "6s", "-d", "5s")
     run = processes.load(
-        f"{counting.urls[0]}/page/a", "--fleet", scheduler, "-c", "20", "-d", "8s", "--json"
+        url, "--fleet", scheduler, "-c", "20", "--pipeline", "50", *times, "--json"
     )
     run.wait_line("requests/s, p50", LOAD_S)
-    for _ in range(3):
-        processes.run(Hog, [], within=("taskset", "-c", "0"))
+    (processes.folder / "go").write_text("")
     code, page, _ = run.ended()
     assert code == 4
     reasons = json.loads(page)["invalid"]
-    assert any(each.startswith("agent slow was ") for each in reasons), reasons
+    assert any(each.startswith("agent slow was CPU-bound: ") for each in reasons), reasons
 
 
 AHEAD = """

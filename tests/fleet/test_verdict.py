@@ -31,6 +31,11 @@ def test_a_fleet_that_did_its_share_is_valid() -> None:
         ),
         ({"generator_cpu": 0.96, "generator_runnable": None}, "agent a was CPU-bound"),
         (
+            {"generator_cpu": 0.1, "generator_runnable": 0.4},
+            "agent a was CPU-bound: its busiest thread worked 10% of the time and waited for a "
+            "processor 30%",
+        ),
+        (
             {"achieved_share": 0.987, "offered_per_s": 2_000.0},
             "agent a achieved only 98.7% of its 2,000 requests/s",
         ),

@@ -47,6 +47,7 @@ CONFIG = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.preload": [],
     "distributed.worker.http.routes": [],
+    "distributed.scheduler.http.routes": [],
     "distributed.comm.timeouts.connect": f"{CONNECT_S}s",
 }
 
@@ -54,18 +55,18 @@ CONFIG = {
 def prepare_process() -> None:
     """Configure Dask for this process, which executes nothing that somebody sent.
 
-    Dask unpickles objects of messages before it looks at what the message is for, so loading one
-    is refused. What goes wrong is reported by us.
+    Dask unpickles objects of messages before it looks at what the message is for, so none is ever
+    loaded. What goes wrong is reported by us.
     """
     dask.config.set(CONFIG)
-    pickle.loads = _refuse_pickle
+    pickle.loads = _load_nothing
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
-def _refuse_pickle(*arguments: Any, **named: Any) -> Any:
-    raise ValueError("a pickled object was refused: fleets exchange plans and results only")
+def _load_nothing(*arguments: Any, **named: Any) -> None:
+    """Take the place of what loads pickled objects; an error would end the connection."""
 
 
 class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
@@ -106,8 +107,8 @@ class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
         finally:
             self._folder.cleanup()
 
-    async def _respond(self, message: bytes) -> bytes:
-        return await self._agent.respond(message)
+    async def _respond(self, message: object = None) -> bytes:
+        return await self._agent.respond(message if isinstance(message, bytes) else b"")
 
 
 def _ignore(**message: Any) -> None:
@@ -129,7 +130,7 @@ class DaskLink:
             self._client = distributed.Client(
                 scheduler, timeout=CONNECT_S, set_as_default=False, name="bolide-load"
             )
-        except (OSError, ValueError) as error:
+        except (OSError, RuntimeError, TimeoutError, ValueError) as error:
             raise Error(f"no Dask scheduler at {scheduler}: {_cause(error)}") from None
 
     def agents(self) -> list[str]:
@@ -154,7 +155,7 @@ class DaskLink:
     def _sync(self, function: Any, *arguments: Any) -> Any:
         try:
             return self._client.sync(function, *arguments)
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, RuntimeError, TimeoutError, ValueError) as error:
             raise Error(f"the scheduler at {self._scheduler} is gone: {_cause(error)}") from None
 
     async def _identity(self) -> Any:

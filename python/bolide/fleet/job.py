@@ -15,6 +15,8 @@ from bolide.fleet.generator import Assignment
 
 LINE_BYTES_MAX = 1 << 28
 """A result has every second of a run with its histogram."""
+START_S = 20.0
+"""How long Python may take to start a generator, on a machine that is busy."""
 REPLY_S = 5.0
 END_S = 5.0
 ABANDONED_S = 10.0
@@ -58,7 +60,7 @@ class Job:
             start_new_session=True,  # an interrupt of the terminal is the agent's
         )
         try:
-            first = await self._exchange(msgspec.json.encode(self._assignment))
+            first = await self._exchange(msgspec.json.encode(self._assignment), START_S)
             if first["phase"] == "failed":
                 raise Error(first["reason"])
         except Error:
@@ -102,17 +104,17 @@ class Job:
             process.kill()
             await process.wait()
 
-    async def _exchange(self, line: bytes) -> dict[str, Any]:
+    async def _exchange(self, line: bytes, timeout_s: float = REPLY_S) -> dict[str, Any]:
         async with self._turn:
             process = self._process
             if process is None or process.stdin is None or process.stdout is None:
                 raise Error(self.reason or "its generator has ended")
             try:
                 process.stdin.write(line + b"\n")
-                await asyncio.wait_for(process.stdin.drain(), REPLY_S)
-                reply = await asyncio.wait_for(process.stdout.readline(), REPLY_S)
+                await asyncio.wait_for(process.stdin.drain(), timeout_s)
+                reply = await asyncio.wait_for(process.stdout.readline(), timeout_s)
             except TimeoutError:
-                raise Error(f"its generator did not respond for {REPLY_S:.0f} s") from None
+                raise Error(f"its generator did not respond for {timeout_s:.0f} s") from None
             except OSError as error:
                 raise Error(f"its generator has ended: {error.strerror}") from None
             if not reply:

@@ -7,8 +7,9 @@ from typing import Protocol
 
 REPLY_S = 5.0
 """An agent that does not respond for this time is lost."""
-PREPARE_S = 20.0
-"""Resolving and connecting to a target takes some seconds where packets are lost."""
+PREPARE_S = 30.0
+"""Resolving and connecting to a target takes some seconds where packets are lost, and so does the
+start of a generator on a busy machine."""
 
 
 class Link(Protocol):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from bolide.errors import Error
 from bolide.fleet.dask import DaskLink, distributed, prepare_process
@@ -26,12 +27,7 @@ def started(count: int) -> Iterator[DaskLink]:
         Error: an agent does not start.
     """
     prepare_process()
-    with (
-        distributed.LocalCluster(
-            n_workers=0, dashboard_address=None, host="127.0.0.1", silence_logs=60
-        ) as cluster,
-        contextlib.ExitStack() as stack,
-    ):
+    with _scheduler() as cluster, contextlib.ExitStack() as stack:
         address = cluster.scheduler_address
         processes = [
             stack.enter_context(_process(address, f"local-{number}")) for number in range(count)
@@ -39,6 +35,16 @@ def started(count: int) -> Iterator[DaskLink]:
         with contextlib.closing(DaskLink(address)) as link:
             _await(link, processes)
             yield link
+
+
+def _scheduler() -> Any:
+    """Start a scheduler."""
+    try:
+        return distributed.LocalCluster(
+            n_workers=0, dashboard_address="127.0.0.1:0", host="127.0.0.1", silence_logs=60
+        )
+    except (OSError, RuntimeError, TimeoutError) as error:
+        raise Error(f"the scheduler on this machine did not start: {error}") from None
 
 
 @contextlib.contextmanager

@@ -15,6 +15,8 @@ Report = dict[str, Any]
 
 LATE_S = 0.1
 """A load that starts later than this after the others is not a part of the same load."""
+WAITED_SHARE = 0.25
+"""From this share of the time in which it waited for a processor, an agent was slowed by others."""
 MOVED_S = 0.1
 """A clock that has moved by more than this against ours during a run."""
 
@@ -101,11 +103,12 @@ def _busy(member: Member) -> str:
     if report is None or (order is not None and order.is_sleepless):
         return ""
     runnable, worked = report["generator_runnable"], report["generator_cpu"]
-    if max(runnable or 0.0, worked) < BUSY_SHARE:
+    waited = max(0.0, (runnable or 0.0) - worked)
+    if worked + waited < BUSY_SHARE and waited < WAITED_SHARE:
         return ""
     text = f"agent {member.name} was CPU-bound: its busiest thread worked {worked:.0%} of the time"
-    if runnable is not None and runnable - worked > 1 - BUSY_SHARE:
-        text += f" and waited for a processor {runnable - worked:.0%}"
+    if waited > 1 - BUSY_SHARE:
+        text += f" and waited for a processor {waited:.0%}"
     return text
 
 
