@@ -18,6 +18,9 @@ const PLACES: usize = 65_536;
 /// Places among which a key may have one.
 const WAYS: usize = 8;
 
+/// The time of one process may be so much earlier than that of another one, which has taken a token.
+const SKEW_NS: u64 = 1_000_000_000;
+
 static OF_PROCESS: OnceLock<Rates> = OnceLock::new();
 
 /// How fast a bucket is refilled, and how many tokens it has.
@@ -97,8 +100,15 @@ fn take_from(bucket: &Bucket, now_ns: u64, refill: Refill) -> Result<(), u64> {
     let full_at_ns = &bucket.full_at_ns;
     let mut seen_ns = full_at_ns.load(Relaxed);
     loop {
-        // It lacks no more tokens than it has: another limit may have applied before.
-        let due_ns = seen_ns.clamp(now_ns, empty_at_ns);
+        if seen_ns > empty_at_ns.saturating_add(SKEW_NS) {
+            // It lacks no more tokens than it has: another limit applied before.
+            match full_at_ns.compare_exchange_weak(seen_ns, empty_at_ns, Relaxed, Relaxed) {
+                Ok(_) => seen_ns = empty_at_ns,
+                Err(other_ns) => seen_ns = other_ns,
+            }
+            continue;
+        }
+        let due_ns = seen_ns.max(now_ns);
         let missing_ns = (due_ns - now_ns).saturating_sub(spare_ns);
         if missing_ns > 0 {
             return Err(missing_ns);
