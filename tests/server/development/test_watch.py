@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.server import Server, Start, children, command, wait_for_end
+from support.server import READY, Server, Start, children, command, wait_for_end
 from support.waiting import wait_until
 from support.websocket import WebSocket, close_frame
 
@@ -91,7 +91,9 @@ def begin(start: Start, folder: Path, text: str, *options: str) -> Server:
     (folder / "shop.py").write_text(text.format(version=1))
     # Otherwise Python compiles nothing here if that is set outside.
     server = start("shop.py", "--reload", *options, cwd=folder, env={"PYTHONDONTWRITEBYTECODE": ""})
-    wait_until(lambda: any(WATCHING in line for line in server.lines))  # maybe before it serves
+    ready = next(at for at, line in enumerate(server.lines) if READY.search(line))
+    if not any(WATCHING in line for line in server.lines[:ready]):  # of another process
+        server.wait_line(WATCHING)
     return server
 
 
