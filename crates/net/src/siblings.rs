@@ -60,9 +60,17 @@ impl Siblings {
     }
 
     /// Records that the process in this seat has ended.
+    ///
+    /// The others check for connections: the kernel wakes one process for a connection, and this one may have ended before it accepted.
     pub fn clear(&self, index: usize) {
-        if let Some(words) = self.words.get(index) {
-            words.state.store(ABSENT, Release);
+        let Some(ended) = self.words.get(index) else {
+            return;
+        };
+        ended.state.store(ABSENT, Release);
+        for (other, waker) in self.words.iter().zip(&*self.wakers) {
+            if other.state.load(Acquire) == PRESENT {
+                waker.wake();
+            }
         }
     }
 
@@ -279,6 +287,17 @@ mod tests {
             assert_eq!(events.iter().count(), 0);
             all[1].acknowledge();
         }
+    }
+
+    #[test]
+    fn the_end_of_a_process_wakes_those_that_accept() {
+        let all = seats(&[1, 1]);
+        let (poller, mut events) = (Poller::new().unwrap(), Events::default());
+        all[1].watch(&poller, 7).unwrap();
+        all[0].siblings.clear(0);
+        // This would block forever if it were not woken.
+        poller.wait(&mut events, None).unwrap();
+        assert_eq!(events.get(0).map(|event| event.token), Some(7));
     }
 
     #[test]
