@@ -237,7 +237,7 @@ fn a_panic_after_content_that_a_handler_fetched_affects_no_other_connection() {
 #[test]
 fn a_second_panic_while_a_connection_is_aborted_skips_no_other_abort() {
     let begins: [fn(&mut Server, Client); 3] = [
-        |_, mut client| client.send(&get("/panic")),
+        |_, client| client.send(&get("/panic")),
         |_, client| drop(client),
         |server, _client| {
             server.worker.stop();
@@ -245,7 +245,7 @@ fn a_second_panic_while_a_connection_is_aborted_skips_no_other_abort() {
     ];
     for begin in begins {
         let mut server = Server::new();
-        let mut client = server.connect();
+        let client = server.connect();
         let mut other = server.connect();
         client.send(&(get("/later/a") + &get("/later/b") + &get("/later/c")));
         server.settle();

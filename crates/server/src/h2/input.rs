@@ -145,6 +145,21 @@ impl H2 {
         }
     }
 
+    /// Refuses a header block whose stream depends on itself. The block is decoded: the tables of both sides must not differ.
+    #[cold]
+    fn depends_on_itself(&mut self, stream: u32, block: &[u8]) -> Violation {
+        if let Err(error) = self.decoder.skip(block) {
+            return compression(error);
+        }
+        if self.index_of(stream).is_none()
+            && !self.has_reset(stream)
+            && let Err(violation) = self.opened.open(stream)
+        {
+            return violation;
+        }
+        frame::depends_on_itself(stream)
+    }
+
     /// Does what a frame asks for. `after` is the input that follows it. Returns how much of that was used too.
     fn frame<A: App>(
         &mut self,
@@ -162,12 +177,7 @@ impl H2 {
                 depends_on_itself,
             } => {
                 if depends_on_itself && is_whole {
-                    // The block is decoded nevertheless: the tables of both sides must not differ.
-                    self.decoder.skip(block).map_err(compression)?;
-                    if self.index_of(stream).is_none() && !self.has_reset(stream) {
-                        self.opened.open(stream)?;
-                    }
-                    return Err(frame::depends_on_itself(stream));
+                    return Err(self.depends_on_itself(stream, block));
                 }
                 if is_whole {
                     return self.header_block(turn, (stream, is_last), block, after);
