@@ -99,7 +99,9 @@ fn nothing_is_sent_before_the_start_and_every_request_once() {
         assert_eq!(report.requests_sent, 301);
         assert_eq!(count.load(Ordering::SeqCst), 301);
         assert_eq!(report.histogram.iter().map(|it| it.1).sum::<u64>(), 301);
-        assert_eq!(report.connections_served.connections, 7);
+        // A connection that gets no turn before the requests are used up is not asked to do anything.
+        let served = report.connections_served;
+        assert!((1..=7).contains(&served.connections) && served.starved == 0);
         assert!(report.start_late_us.expect("a start") < 10e6);
         if is_persistent {
             assert_eq!(report.connections_opened, 7);
