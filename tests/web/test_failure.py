@@ -27,6 +27,7 @@ class StubRequest:
     def __init__(self, path: str = "/") -> None:
         self.method = "GET"
         self.path = path
+        self.id = None
 
 
 def failing_app(error: BaseException) -> App:

@@ -200,9 +200,9 @@ class Server:
         certificates = Certificates(self._settings) if self._settings.pairs else None
         access = SocketAccess.of(self._settings)
         listeners = listener.open_all(self._settings.addresses, access)
-        disclosure.check(self._settings, listeners)  # a variable or file may have set debug
         redirecting: list[listener.Listener] = []
         try:
+            disclosure.check(self._settings, listeners)  # a variable or file may have set debug
             redirecting = listener.open_all(self._settings.redirect_to_https, access)
             redirection = Redirection(redirecting, listeners, self._settings)
             service = self._service(certificates)

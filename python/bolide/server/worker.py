@@ -44,6 +44,8 @@ EXIT_APPLICATION = 1
 """The application has ended its event loop."""
 OURS = os.path.dirname(os.path.dirname(__file__))
 """The folder of this package."""
+UVLOOP = "uvloop/"
+"""What the frames of its compiled modules are named after."""
 SHUTDOWN_SHARE = 0.1
 """Share of the graceful time for the application's shutdown, after the requests in flight."""
 SHUTDOWN_S_MIN = 0.15
@@ -262,7 +264,7 @@ def _exited(error: SystemExit) -> int:
 
 def _is_outer(file: str) -> bool:
     """Return whether a frame is of the server or the event loop, which call the application."""
-    return file.startswith((OURS, os.path.dirname(asyncio.__file__)))
+    return file.startswith((OURS, os.path.dirname(asyncio.__file__), UVLOOP))
 
 
 def _startup_failure(

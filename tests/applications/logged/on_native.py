@@ -56,7 +56,7 @@ async def read(request: bolide.Request) -> str:
 @app.get("/slow")
 async def wait(request: bolide.Request) -> str:
     """Respond after some time."""
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)
     return "slow"
 
 
