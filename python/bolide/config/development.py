@@ -77,9 +77,8 @@ def check(settings: Settings) -> None:
         text = "debug does not go with untrusted_forwarded=remove"
         raise ConfigError(f"{text}: it needs those fields to notice proxies; leave one of them out")
     if settings.proxy_protocol:
-        raise ConfigError(
-            "debug does not go with proxy_protocol: clients behind a proxy must not see tracebacks"
-        )
+        text = "debug does not go with proxy_protocol"
+        raise ConfigError(f"{text}: a proxy's clients would see tracebacks; leave one of them out")
 
 
 def implied(values: dict[str, Any], given: Collection[str]) -> dict[str, Any]:
