@@ -7,6 +7,7 @@ use wire::h2::ErrorCode;
 use wire::websocket::CloseCode;
 
 use super::channel::Channel;
+use super::error::ErrorClass;
 use super::pipeline::Pipeline;
 use super::plan::Protocol;
 use super::session::{Job, Session};
@@ -34,6 +35,8 @@ pub(super) struct Connection {
     pub(super) is_established: bool,
     /// The poller reports when it is writable.
     pub(super) is_write_watched: bool,
+    /// Sending has failed with this. What was received before is still to be read.
+    pub(super) broken: Option<ErrorClass>,
     /// It has not succeeded or failed yet in this run.
     pub(super) is_new: bool,
     /// It is in the queue of those that can take a request.
@@ -128,6 +131,7 @@ impl Connection {
             is_secured: false,
             is_established: false,
             is_write_watched: false,
+            broken: None,
             is_new: true,
             is_listed: false,
             is_used: false,
@@ -310,6 +314,7 @@ impl Connection {
         self.is_secured = false;
         self.is_established = false;
         self.is_write_watched = false;
+        self.broken = None;
         unsent
     }
 }

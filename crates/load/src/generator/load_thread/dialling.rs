@@ -236,11 +236,17 @@ impl LoadThread {
         if self.connections.get(index).is_some_and(is_ending) {
             return self.finish(index);
         }
+        let class = self.class_of_break(error);
+        self.fail(index, class);
+    }
+
+    /// How requests on a connection that is broken by `error` fail.
+    #[cold]
+    pub(super) fn class_of_break(&mut self, error: &io::Error) -> ErrorClass {
         if self.tls.is_some() && self.note_tls_failure(error) {
-            return self.fail(index, ErrorClass::Tls);
+            return ErrorClass::Tls;
         }
-        let errno = Errno::from_io_error(error).unwrap_or(Errno::CONNRESET);
-        self.fail(index, class_of(errno));
+        class_of(Errno::from_io_error(error).unwrap_or(Errno::CONNRESET))
     }
 
     /// Every outstanding request on this connection failed. In a closed loop a connection that was open is reopened at once, any other at

@@ -1,5 +1,7 @@
 //! One connection's exchange: sends its batches, receives the responses, and decides what follows.
 
+use std::io;
+
 use net::{Interest, Received, Sent, precise_ns};
 
 use super::super::checker::{Step, Verdict};
@@ -66,8 +68,21 @@ impl LoadThread {
                         return;
                     }
                 }
-                Sent::Broken(error) => return self.break_off(index, &error),
+                Sent::Broken(error) => return self.receive_last(index, &error),
             }
+        }
+    }
+
+    /// The connection is broken. A server that has closed may have sent responses before, which count.
+    #[cold]
+    fn receive_last(&mut self, index: usize, error: &io::Error) {
+        let class = self.class_of_break(error);
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        // What is read now may ask for more to be sent.
+        if connection.broken.replace(class).is_none() {
+            self.receive(index, true);
         }
     }
 
@@ -124,7 +139,10 @@ impl LoadThread {
                     }
                 }
                 Received::Blocked if is_more => {}
-                Received::Blocked => return,
+                Received::Blocked => match connection.broken {
+                    Some(class) => return self.fail(index, class),
+                    None => return,
+                },
                 Received::End => return self.end(index),
                 Received::Broken(error) => return self.break_off(index, &error),
             }
@@ -345,6 +363,7 @@ impl LoadThread {
             }
             return self.finish(index);
         }
-        self.fail(index, ErrorClass::EarlyEof);
+        let class = connection.broken.unwrap_or(ErrorClass::EarlyEof);
+        self.fail(index, class);
     }
 }
