@@ -520,6 +520,9 @@ class Server:
     def poll(self) -> None:
         """Run one pass without waiting."""
 
+    def poll_posted(self) -> None:
+        """Run the pass for which the loop was woken."""
+
     def drain(self) -> None:
         """Stop accepting, close idle connections, and all others after their next response."""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.h2 import Client, data, post
+from support.client import Connection
+from support.h2 import Client, data, get, post
 from support.server import Server, Start
 
 ON_INTERFACES = ("on_native", "on_asgi", "on_wsgi")
@@ -108,15 +109,24 @@ def test_content_that_was_received(lines_of: Lines, name: str) -> None:
     assert found[1:] == ["POST 10 2", "POST 20 2", "POST 7 1", "POST 9 1", "POST 8 1"] * 2
 
 
+def start_held(client: Connection) -> None:
+    """Send a request, and wait until its handler waits for its content, of one byte."""
+    client.send(b"POST /held HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n")
+    client.send(b"Expect: 100-continue\r\n\r\n")
+    assert client.read_head().status == 100
+
+
 def test_requests_that_wait_for_a_place(lines_of: Lines) -> None:
     server, lines = lines_of("on_native", "{path} {queue_ms}", "--concurrency-max", "1")
     with server.connect() as client, server.connect() as other, Client(server.connect()) as streams:
-        client.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        start_held(client)
         other.send(b"GET /plain HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert streams.request(1, "/later").status == 200
+        streams.send(get(1, "/later"))
+        client.send(b"x")
+        assert streams.response(1).status == 200
         assert [client.read().status, other.read().status, other.read().status] == [200] * 3
     waited = {path: int(ms) for path, ms in (line.split() for line in lines())}
-    assert waited["/slow"] == 0
+    assert waited["/held"] == 0
     assert waited["/plain"] >= 50, waited
     assert waited["/later"] >= 50, waited
 
@@ -134,7 +144,7 @@ def test_requests_that_wait_for_a_thread(lines_of: Lines) -> None:
 def test_a_client_that_leaves_has_no_start(lines_of: Lines) -> None:
     server, lines = lines_of("on_native", "{status} {first_byte_ms} {response.x-cache}")
     with server.connect() as client:
-        client.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        start_held(client)
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     with server.connect() as client:
         client.get("/slow")

@@ -187,8 +187,9 @@ impl Server {
         }
         if !own_selector {
             let poll = slf.getattr("poll")?;
-            event_loop.call_method1("add_reader", (server.fileno(), &poll))?;
-            drop(server.exchanges.set_wake(Some(poll.unbind())));
+            event_loop.call_method1("add_reader", (server.fileno(), poll))?;
+            let wake = slf.getattr("poll_posted")?;
+            drop(server.exchanges.set_wake(Some(wake.unbind())));
         }
         Ok(())
     }
@@ -218,6 +219,12 @@ impl Server {
         drop(hidden);
         self.after_pass(py, worker)?;
         served
+    }
+
+    /// Runs the pass for which a post has woken the loop.
+    fn poll_posted(&self, py: Python<'_>) -> PyResult<()> {
+        self.exchanges.wakes();
+        self.poll(py)
     }
 
     /// The application has set a task factory, or asyncio's debug mode: the next request uses it.

@@ -71,6 +71,8 @@ class Agent:
         return self._job
 
     async def _prepare(self, run: str, order: wire.Order) -> wire.Reply:
+        if self._job is not None and self._job.is_ending:
+            await self._job.end()
         if self._job is not None and not self._job.is_ended:
             raise Error("it executes another run")
         self.limits.check(order)

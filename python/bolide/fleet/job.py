@@ -43,6 +43,7 @@ class Job:
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._end: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start the generator, which opens its connections.
@@ -69,6 +70,11 @@ class Job:
         self._watch = asyncio.create_task(self._watch_over())
 
     @property
+    def is_ending(self) -> bool:
+        """Whether nobody needs the generator any more."""
+        return self._end is not None
+
+    @property
     def is_ended(self) -> bool:
         """Whether the generator is gone."""
         return self._process is None or self._process.returncode is not None
@@ -90,10 +96,15 @@ class Job:
         return await self._exchange(json.dumps(line).encode())
 
     async def end(self) -> None:
-        """End the generator, and wait for it."""
-        if self._watch is not None and self._watch is not asyncio.current_task():
+        """End the generator, and wait for it, whoever else ends it too."""
+        if self._end is None:
+            self._end = asyncio.create_task(self._end_process())
+        await asyncio.shield(self._end)
+
+    async def _end_process(self) -> None:
+        if self._watch is not None:
             self._watch.cancel()
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return
         if process.stdin is not None:
@@ -107,7 +118,7 @@ class Job:
     async def _exchange(self, line: bytes, timeout_s: float = REPLY_S) -> dict[str, Any]:
         async with self._turn:
             process = self._process
-            if process is None or process.stdin is None or process.stdout is None:
+            if self.is_ending or not process or not process.stdin or not process.stdout:
                 raise Error(self.reason or "its generator has ended")
             try:
                 process.stdin.write(line + b"\n")

@@ -60,6 +60,15 @@ async def wait(request: bolide.Request) -> str:
     return "slow"
 
 
+@app.post("/held")
+async def hold(request: bolide.Request) -> str:
+    """Respond some time after the content."""
+    async for _ in request.stream():
+        pass
+    await asyncio.sleep(0.5)
+    return "held"
+
+
 @app.get("/blocked")
 def block(request: bolide.Request) -> str:
     """Respond after some time in which nothing else runs."""

@@ -44,6 +44,7 @@ pub(crate) struct Exchanges {
     pub(crate) thread: OnceLock<ThreadId>,
     /// Wakes a reactor that does not own the loop; `None` if every iteration of the loop passes through the reactor anyway.
     wake: Mutex<Option<Py<PyAny>>>,
+    /// The loop has been asked to call it, and has not.
     wake_is_due: AtomicBool,
     /// Fields that were left out of responses.
     pub(crate) left_out: LeftOut,
@@ -250,9 +251,14 @@ impl Exchanges {
         std::mem::replace(&mut self.wake(), wake)
     }
 
-    /// Called at the start of a pass: the next post needs a wake-up of its own.
+    /// Called at the start of a pass.
     pub(crate) fn pass_begins(&self) {
         self.watch.pass_begins();
+    }
+
+    /// The loop has called the function that wakes the reactor: the next post needs another call. Passes for other reasons do not count:
+    /// each of them may post, and calls would be queued faster than the loop runs them.
+    pub(crate) fn wakes(&self) {
         self.wake_is_due.store(false, Ordering::Relaxed);
     }
 
