@@ -8,6 +8,7 @@ start only; when a worker is replaced, the socket keeps listening, and clients w
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import socket
 import stat
@@ -170,7 +171,10 @@ def _open_tcp(address: Address) -> list[Listener]:
     """Bind every address of the host's name, all to one port."""
     try:
         found = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            _resolvable(address.host),
+            address.port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
         )
     except OSError as error:
         raise ConfigError(f"cannot listen on {address}: {error.strerror}") from None
@@ -185,6 +189,14 @@ def _open_tcp(address: Address) -> list[Listener]:
         port = bound.getsockname()[1]
         listeners.append(Listener(bound, Address(host, port, scheme=address.scheme)))
     return listeners
+
+
+def _resolvable(host: str) -> str | bytes:
+    """Return an IP address as bytes: for a str, Python loads tables of Unicode (0.4 MB)."""
+    try:
+        return str(ipaddress.ip_address(host)).encode("ascii")
+    except ValueError:
+        return host
 
 
 def _bind_tcp(family: int, place: tuple[object, ...], address: Address) -> socket.socket:

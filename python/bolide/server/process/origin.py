@@ -8,7 +8,6 @@ or a new virtual environment in the same place, is what is used.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -49,9 +48,11 @@ def command(arguments: Sequence[str], executable: str) -> list[str]:
     for count in (1, 2):
         if arguments[count:] and _runs_with(arguments[count], arguments[:count]):
             return list(arguments[count:])
+    from shutil import which  # loads every compression module, and is seldom necessary
+
     named = arguments[0] if arguments else ""
     with suppress(OSError):
-        if named and os.path.samefile(shutil.which(named) or "", executable):
+        if named and os.path.samefile(which(named) or "", executable):
             return list(arguments)  # a relative path stays one: its folder may be another by then
     return [executable, *arguments[1:]]
 
