@@ -28,12 +28,12 @@ def is_held():
     return os.path.exists("held")
 
 def block():
-    while is_held():
-        time.sleep(0.01)  # blocks here
+    while time.sleep(0.01) or is_held():  # blocks here
+        pass
 
 async def wait():
-    while is_held():
-        await asyncio.sleep(0.01)  # waits here
+    while await asyncio.sleep(0.01) or is_held():  # waits here
+        pass
 """
 
 NATIVE = (
