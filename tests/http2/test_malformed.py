@@ -126,6 +126,16 @@ def test_a_malformed_request_ends_its_stream_only(
     assert served(server) == before
 
 
+def test_an_extended_connect_for_another_protocol_is_not_implemented(
+    server: Server, connect: Connect
+) -> None:
+    client = connect(server)
+    fields = [*replaced(b":method", b"CONNECT"), (b":protocol", b"connect-udp")]
+    client.send(headers(1, fields, is_last=False), data(1, b"x", is_last=True))
+    assert client.response(1).status == 501
+    assert client.request(3, "/").content == b"hello"
+
+
 ACCEPTED: dict[str, list[Field]] = {
     "te": [*GOOD, (b"te", b"trailers")],
     "host": [*without(b":authority"), (b"host", b"test")],

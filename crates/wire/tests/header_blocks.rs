@@ -155,7 +155,10 @@ fn decode(
 
 /// A request that gets a response needs its method, wherever in the block it is.
 fn check_method(case: &Case, sent: &Sent, error: BlockError, text: &str) {
-    let gets_response = matches!(error, BlockError::TooLarge | BlockError::TargetTooLong);
+    let gets_response = matches!(
+        error,
+        BlockError::TooLarge | BlockError::TargetTooLong | BlockError::UnknownProtocol
+    );
     if let (Role::Request, true, Some(fields)) = (case.role, gets_response, &sent.fields) {
         let method = fields.iter().find_map(|it| it.strip_prefix(":method: "));
         assert_eq!(text, method.unwrap_or_default(), "{}", case.id);
@@ -173,6 +176,7 @@ fn check(case: &Case, sent: &Sent, found: Result<String, (BlockError, String)>, 
             }
             BlockError::TooLarge => "too large",
             BlockError::TargetTooLong => "target too long",
+            BlockError::UnknownProtocol => "unknown protocol",
         }
     });
     let expected = match (&sent.text, &sent.refused) {

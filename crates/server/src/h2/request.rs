@@ -29,6 +29,7 @@ use crate::response::{CONTENT_TOO_LONG, Response};
 
 const SECTION_TOO_LARGE: &str = "The header section is larger than this server accepts.";
 const TARGET_TOO_LONG: &str = "The request target is longer than this server accepts.";
+const UNKNOWN_PROTOCOL: &str = "Extended CONNECT is for WebSocket only.";
 
 /// A stream that is opened, before it has a record.
 #[derive(Clone, Copy)]
@@ -110,6 +111,10 @@ impl H2 {
             }
             Err(BlockError::TargetTooLong) => {
                 self.refuse(turn, new, Known::Method(&text), (414, TARGET_TOO_LONG));
+                Ok(0)
+            }
+            Err(BlockError::UnknownProtocol) => {
+                self.refuse(turn, new, Known::Method(&text), (501, UNKNOWN_PROTOCOL));
                 Ok(0)
             }
         };
@@ -530,9 +535,9 @@ impl H2 {
                 return Err(Violation::of_stream(id, ErrorCode::STREAM_CLOSED, reason));
             }
             Err(BlockError::Malformed(reason)) => reason,
-            Err(BlockError::TooLarge | BlockError::TargetTooLong) => {
-                "a trailer section is too large"
-            }
+            Err(
+                BlockError::TooLarge | BlockError::TargetTooLong | BlockError::UnknownProtocol,
+            ) => "a trailer section is too large",
             Ok(()) if !is_last => "a second header section that does not end the stream",
             Ok(()) => return self.content_ended(turn, index),
         };

@@ -24,6 +24,8 @@ pub enum BlockError {
     TooLarge,
     /// `:path` passes its limit: status 414.
     TargetTooLong,
+    /// An extended CONNECT for something else than WebSocket: status 501 (RFC 9220 3).
+    UnknownProtocol,
 }
 
 impl core::fmt::Display for BlockError {
@@ -33,6 +35,7 @@ impl core::fmt::Display for BlockError {
             BlockError::Malformed(reason) => reason,
             BlockError::TooLarge => "The header section is too large.",
             BlockError::TargetTooLong => "The request target is too long.",
+            BlockError::UnknownProtocol => "Extended CONNECT is for WebSocket only.",
         })
     }
 }

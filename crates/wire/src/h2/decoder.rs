@@ -85,8 +85,8 @@ impl Decoder {
     /// Cookie crumbs are one line. [`crate::parse_decoded_request`] reads it.
     ///
     /// # Errors
-    /// Why the request, or the connection, must be refused. `head` has no meaning then, except after [`BlockError::TooLarge`] and
-    /// [`BlockError::TargetTooLong`], when it is the method, or empty if the block has none.
+    /// Why the request, or the connection, must be refused. `head` has no meaning then, except after an error that has a status, when
+    /// it is the method, or empty if the block has none.
     pub fn request(
         &mut self,
         block: &[u8],

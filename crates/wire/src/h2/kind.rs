@@ -30,7 +30,9 @@ pub(crate) enum Kind {
     /// `:path` of OPTIONS in asterisk-form.
     Asterisk,
     /// `:protocol`, websocket (RFC 8441 4).
-    Protocol,
+    WebSocket,
+    /// Another `:protocol`, a token.
+    OtherProtocol,
     /// `:status`, from 100 to 999.
     Status,
     /// None of these.
@@ -67,7 +69,7 @@ impl Flaw {
             Flaw::Connection => "A field is specific to connections of HTTP/1.",
             Flaw::Te => "TE has a value other than trailers.",
             Flaw::UnknownPseudo => "A pseudo-header field is unknown.",
-            Flaw::Protocol => "Extended CONNECT is for WebSocket only.",
+            Flaw::Protocol => "The protocol is not a token.",
             Flaw::Method => "The method is not a token.",
             Flaw::Scheme => "The scheme is neither http nor https.",
             Flaw::Authority => "The authority is not a host with an optional port.",
@@ -90,7 +92,8 @@ impl Kind {
                 | Kind::Authority
                 | Kind::Path
                 | Kind::Asterisk
-                | Kind::Protocol
+                | Kind::WebSocket
+                | Kind::OtherProtocol
                 | Kind::Status
         )
     }
@@ -160,10 +163,8 @@ fn pseudo(name: &[u8], value: &[u8]) -> Kind {
         b":path" if value == b"*" => Kind::Asterisk,
         b":path" => valid(Kind::Path, Flaw::Path, is_origin_form(value)),
         b":status" => valid(Kind::Status, Flaw::Status, is_status(value)),
-        b":protocol" => {
-            let is_known = value.eq_ignore_ascii_case(b"websocket");
-            valid(Kind::Protocol, Flaw::Protocol, is_known)
-        }
+        b":protocol" if value.eq_ignore_ascii_case(b"websocket") => Kind::WebSocket,
+        b":protocol" => valid(Kind::OtherProtocol, Flaw::Protocol, is_token(value)),
         _ => Kind::Malformed(Flaw::UnknownPseudo),
     }
 }

@@ -127,12 +127,12 @@ impl<'a, R: Role> Section<'a, R> {
             ));
             return;
         }
-        self.has_begun = true;
         if self.refused.is_none()
             && let Err(why) = self.role.begin(self.text)
         {
             self.refuse(why);
         }
+        self.has_begun = true;
     }
 
     /// Adds lines of plain fields; returns false if they must be added one by one.

@@ -232,17 +232,36 @@ impl LoadThread {
 
     #[cold]
     pub(super) fn break_off(&mut self, index: usize, error: &io::Error) {
-        let is_ending = |it: &Connection| matches!(it.stage, Stage::Ending { .. });
-        if self.connections.get(index).is_some_and(is_ending) {
-            return self.finish(index);
-        }
-        let class = self.class_of_break(error);
-        self.fail(index, class);
+        self.note_break(index, error);
+        self.cut(index);
     }
 
-    /// How requests on a connection that is broken by `error` fail.
+    /// Notes how requests on a connection fail that is broken by `error`, unless that is known or none can.
     #[cold]
-    pub(super) fn class_of_break(&mut self, error: &io::Error) -> ErrorClass {
+    pub(super) fn note_break(&mut self, index: usize, error: &io::Error) {
+        let needs_class =
+            |it: &Connection| it.broken.is_none() && !matches!(it.stage, Stage::Ending { .. });
+        if self.connections.get(index).is_some_and(needs_class) {
+            let class = self.class_of_break(error);
+            if let Some(connection) = self.connections.get_mut(index) {
+                connection.broken = Some(class);
+            }
+        }
+    }
+
+    /// Nothing more is sent or received on a connection that is broken.
+    #[cold]
+    pub(super) fn cut(&mut self, index: usize) {
+        let Some(connection) = self.connections.get(index) else {
+            return;
+        };
+        match (connection.stage, connection.broken) {
+            (Stage::Ending { .. }, _) | (_, None) => self.finish(index),
+            (_, Some(class)) => self.fail(index, class),
+        }
+    }
+
+    fn class_of_break(&mut self, error: &io::Error) -> ErrorClass {
         if self.tls.is_some() && self.note_tls_failure(error) {
             return ErrorClass::Tls;
         }

@@ -76,13 +76,18 @@ impl LoadThread {
     /// The connection is broken. A server that has closed may have sent responses before, which count.
     #[cold]
     fn receive_last(&mut self, index: usize, error: &io::Error) {
-        let class = self.class_of_break(error);
-        let Some(connection) = self.connections.get_mut(index) else {
+        let Some(connection) = self.connections.get(index) else {
             return;
         };
-        // What is read now may ask for more to be sent.
-        if connection.broken.replace(class).is_none() {
-            self.receive(index, true);
+        if connection.broken.is_some() {
+            return; // What is being read has asked for more to be sent.
+        }
+        match connection.stage {
+            Stage::Ending { .. } => self.finish(index),
+            _ => {
+                self.note_break(index, error);
+                self.receive(index, true);
+            }
         }
     }
 
@@ -139,10 +144,8 @@ impl LoadThread {
                     }
                 }
                 Received::Blocked if is_more => {}
-                Received::Blocked => match connection.broken {
-                    Some(class) => return self.fail(index, class),
-                    None => return,
-                },
+                Received::Blocked if connection.broken.is_some() => return self.cut(index),
+                Received::Blocked => return,
                 Received::End => return self.end(index),
                 Received::Broken(error) => return self.break_off(index, &error),
             }

@@ -16,8 +16,7 @@ pub(in crate::h2) struct Request {
     authority: Option<Part>,
     path: Option<Part>,
     is_asterisk: bool,
-    /// An extended CONNECT for WebSocket (RFC 8441 4).
-    is_websocket: bool,
+    protocol: Option<Protocol>,
     is_https: bool,
     has_host: bool,
     has_content_length: bool,
@@ -25,6 +24,13 @@ pub(in crate::h2) struct Request {
     cookies_end: usize,
     /// There is another line of cookies before that one.
     cookies_are_scattered: bool,
+}
+
+/// What an extended CONNECT is for (RFC 8441 4).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    WebSocket,
+    Other,
 }
 
 /// The start of the line of cookies, as the decoder writes it.
@@ -57,11 +63,15 @@ impl Role for Request {
                 self.is_asterisk = kind == Kind::Asterisk;
                 &mut self.path
             }
-            Kind::Protocol if self.is_websocket => {
+            Kind::WebSocket | Kind::OtherProtocol if self.protocol.is_some() => {
                 return Err(malformed("A pseudo-header field is given more than once."));
             }
-            Kind::Protocol => {
-                self.is_websocket = true;
+            Kind::WebSocket => {
+                self.protocol = Some(Protocol::WebSocket);
+                return Ok(());
+            }
+            Kind::OtherProtocol => {
+                self.protocol = Some(Protocol::Other);
                 return Ok(());
             }
             _ => {
@@ -81,8 +91,12 @@ impl Role for Request {
             .method
             .ok_or_else(|| malformed("The method is missing."))?;
         let target = self.target(slice(text, method))?;
+        let is_websocket = match self.protocol {
+            Some(Protocol::Other) => return Err(BlockError::UnknownProtocol),
+            protocol => protocol.is_some(),
+        };
         let head = text.len();
-        match self.is_websocket {
+        match is_websocket {
             true => text.extend_from_slice(b"GET"),
             false => text.extend_from_within(method.0..method.1),
         }
@@ -96,7 +110,7 @@ impl Role for Request {
             *authority = (at - head, text.len() - head);
             text.extend_from_slice(b"\r\n");
         }
-        if self.is_websocket {
+        if is_websocket {
             text.extend_from_slice(UPGRADE);
         }
         text.copy_within(head.., 0);
@@ -160,10 +174,10 @@ impl Request {
 
     /// The request target (RFC 9113 8.3.1, 8.5).
     fn target(&self, method: &[u8]) -> Result<Part, BlockError> {
-        if self.is_websocket && method != b"CONNECT" {
+        if self.protocol.is_some() && method != b"CONNECT" {
             return Err(malformed("Only CONNECT has a protocol."));
         }
-        if method == b"CONNECT" && !self.is_websocket {
+        if method == b"CONNECT" && self.protocol.is_none() {
             if self.scheme.is_some() || self.path.is_some() {
                 return Err(malformed("CONNECT has a scheme or a path."));
             }
