@@ -535,9 +535,9 @@ impl H2 {
                 return Err(Violation::of_stream(id, ErrorCode::STREAM_CLOSED, reason));
             }
             Err(BlockError::Malformed(reason)) => reason,
-            Err(
-                BlockError::TooLarge | BlockError::TargetTooLong | BlockError::UnknownProtocol,
-            ) => "a trailer section is too large",
+            Err(BlockError::TooLarge | BlockError::TargetTooLong | BlockError::UnknownProtocol) => {
+                "a trailer section is too large"
+            }
             Ok(()) if !is_last => "a second header section that does not end the stream",
             Ok(()) => return self.content_ended(turn, index),
         };
