@@ -96,7 +96,7 @@ class Job:
         return await self._exchange(json.dumps(line).encode())
 
     async def end(self) -> None:
-        """End the generator, and wait for it, whoever else ends it too."""
+        """End the generator, and wait for it. Several may call this."""
         if self._end is None:
             self._end = asyncio.create_task(self._end_process())
         await asyncio.shield(self._end)

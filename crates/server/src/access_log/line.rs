@@ -81,7 +81,7 @@ fn push_value(
         }
         Value::Status => number(record.status.into()),
         Value::ContentBytes => number(record.content_bytes),
-        Value::DurationMs => number(now.ms.saturating_sub(record.began.ms)),
+        Value::DurationMs => number(duration_ms(record, now)),
         Value::DurationUs => number(now.ns.saturating_sub(record.began.turn_ns) / 1000),
         Value::UnixSeconds => number(now.unix_s),
         Value::Worker => number(worker.into()),
@@ -100,6 +100,13 @@ fn push_value(
             push_escaped(line, text.map_or(b"-", str::as_bytes), escape);
         }
     }
+}
+
+/// The time from the call of the application to the end of its response. The start is read from the clock itself, so it may be later than
+/// the time of the pass, at which the line is written.
+fn duration_ms(record: &LogRecord, now: Now) -> u64 {
+    let ended_ms = record.start.as_ref().map_or(now.ms, |it| it.ms.max(now.ms));
+    ended_ms.saturating_sub(record.began.ms)
 }
 
 /// The time from the call of the application to the start of its response, if it has started.
@@ -145,7 +152,7 @@ fn push_json(line: &mut Vec<u8>, record: &LogRecord, (now, worker): (Now, u32)) 
         let _ = write!(line, "\",\"{key}\":\"");
         push_escaped(line, value, Escape::Json);
     }
-    let duration_ms = now.ms.saturating_sub(record.began.ms);
+    let duration_ms = duration_ms(record, now);
     let (version, status, content_bytes) =
         (version(record.version), record.status, record.content_bytes);
     let _ = write!(
@@ -274,6 +281,15 @@ mod tests {
             "\"received_bytes\":7,\"worker\":77}\n"
         );
         assert_eq!(line("json", &hostile()), expected);
+    }
+
+    #[test]
+    fn a_response_does_not_end_before_its_start() {
+        let mut started = record(b"/", &[]);
+        started.begin(200, 13, b"");
+        started.start.as_mut().unwrap().ms = 1044;
+        assert_eq!(line("{first_byte_ms} {duration_ms}", &started), "44 44\n");
+        assert!(line("json", &started).contains("\"duration_ms\":44,\"first_byte_ms\":44,"));
     }
 
     #[test]
