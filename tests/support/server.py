@@ -123,7 +123,8 @@ class Server:
         """End it, and the workers that it may have left."""
         processes = [self.pid, *self.workers()] if self.process.poll() is None else []
         for pid in processes:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # a worker ends when its supervisor has
+                os.kill(pid, signal.SIGKILL)
         self.process.wait(timeout=20)
         self._reader.join(timeout=20)
         for pipe in (self.process.stdout, self.process.stderr):
