@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.client import Connection
-from support.server import children, clean_environ
+from support.server import children, clean_environ, kill
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -139,7 +139,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     for each in started:
         if each.process.poll() is None:
             for pid in (each.process.pid, *each.workers()):
-                os.kill(pid, signal.SIGKILL)
+                kill(pid)
         each.process.wait(timeout=UNTIL_S)
     for fd in [*fds, *READERS]:
         if fd >= 0:

@@ -123,8 +123,7 @@ class Server:
         """End it, and the workers that it may have left."""
         processes = [self.pid, *self.workers()] if self.process.poll() is None else []
         for pid in processes:
-            with contextlib.suppress(ProcessLookupError):  # a worker ends when its supervisor has
-                os.kill(pid, signal.SIGKILL)
+            kill(pid)
         self.process.wait(timeout=20)
         self._reader.join(timeout=20)
         for pipe in (self.process.stdout, self.process.stderr):
@@ -171,6 +170,15 @@ def children(pid: int) -> list[int]:
     """Return the child processes of a process, oldest first."""
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(word) for word in text.split()]
+
+
+def kill(pid: int) -> bool:
+    """Kill a process; return whether it was there: a worker ends when its supervisor has."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def as_address(url: str) -> tuple[str, int] | str:

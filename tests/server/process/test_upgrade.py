@@ -16,7 +16,7 @@ import pytest
 from bolide.server.supervisor import ONE_STOP_S
 from support import mixed_load
 from support.client import Connection
-from support.server import READY, Server, Start, children, wait_for_end
+from support.server import READY, Server, Start, children, kill, wait_for_end
 from support.waiting import wait_until
 
 APP = """
@@ -77,11 +77,8 @@ def running_children(pid: int) -> list[int]:
 
 
 def end(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    wait_for_end(pid)
+    if kill(pid):
+        wait_for_end(pid)
 
 
 @pytest.mark.slow
