@@ -347,6 +347,16 @@ impl App for Interface {
         self.offer_ends(id);
     }
 
+    fn owes_response(&self, id: ExchangeId) -> bool {
+        match self {
+            Interface::Native(native) => native.calls.runner.exchanges.owes_response(id),
+            Interface::Asgi(asgi) => asgi.runner.exchanges.owes_response(id),
+            Interface::Mounted(mounted) => mounted.exchanges().owes_response(id),
+            // Threads cannot be cancelled.
+            Interface::Wsgi(_) => false,
+        }
+    }
+
     fn running(&self) -> usize {
         match self {
             Interface::Native(native) => native.calls.runner.exchanges.running.requests(),

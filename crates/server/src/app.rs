@@ -102,6 +102,11 @@ pub enum Abort {
         /// The time that it had.
         after_ms: u64,
     },
+    /// The handler continued after [`Abort::Disconnected`], and exceeded that time.
+    OrphanTimeout {
+        /// The time that it had.
+        after_ms: u64,
+    },
     /// The content is longer than `body_bytes_max`, malformed or too slow: the server has responded.
     Refused,
 }
@@ -227,8 +232,16 @@ pub trait App {
         work()
     }
 
-    /// The exchange ended before its response was complete. Its id is not used again; later commands for it are ignored.
+    /// The exchange ended before its response was complete. Its id is not used again; later commands for it are ignored. Only
+    /// [`Abort::OrphanTimeout`] may follow.
     fn abort(&mut self, id: ExchangeId, why: Abort);
+
+    /// Whether the handler of an exchange whose client has left is still running, can be cancelled, and has not started a response. If so,
+    /// it is when its time is over.
+    fn owes_response(&self, id: ExchangeId) -> bool {
+        let _ = id;
+        false
+    }
 
     /// How many requests run in coroutines, WebSockets excepted: they have begun, and their handlers have not ended.
     fn running(&self) -> usize {

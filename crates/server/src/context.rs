@@ -5,6 +5,7 @@ pub(crate) mod bounds;
 pub(crate) mod budget;
 pub(crate) mod clients;
 pub mod metrics;
+pub(crate) mod orphans;
 pub(crate) mod proxies;
 pub(crate) mod record;
 pub(crate) mod refusal;
@@ -36,6 +37,7 @@ use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 use self::admission::{Admission, AdmissionConfig};
 use self::bounds::Bounds;
 use self::budget::{BUDGET, Budget};
+use self::orphans::Orphans;
 use self::proxies::Proxies;
 use self::refusal::Refusals;
 use self::request_ids::{RequestIdConfig, RequestIds};
@@ -108,6 +110,8 @@ pub(crate) struct Context {
     /// HTTP/2 without TLS is accepted from clients that start with its preface.
     pub(crate) accepts_prior_knowledge: bool,
     pub(crate) proxies: Proxies,
+    /// Handlers whose clients have left.
+    pub(crate) orphans: Orphans,
     /// What gives requests their ids, if they have any.
     pub(crate) request_ids: Option<RequestIds>,
     /// Those of the request that was last called, of those of which proxies said something.
@@ -163,6 +167,7 @@ impl Context {
             decoded_head: Vec::new(),
             accepts_prior_knowledge: false,
             proxies: Proxies::default(),
+            orphans: Orphans::default(),
             request_ids: None,
             forwarded: None,
             shortages: Shortages::default(),

@@ -8,7 +8,7 @@ pub(crate) struct ConnectionId {
 }
 
 /// Identifies a request on a connection while it is open. Never reused.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ExchangeId {
     pub(crate) connection: u32,
     pub(crate) sequence: u64,

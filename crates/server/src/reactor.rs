@@ -319,6 +319,8 @@ impl<A: App> Worker<A> {
     /// Closes everything now. Requests without a started response get a 503.
     pub fn stop(&mut self) -> Unfinished {
         self.accepting.end(&self.poller);
+        // What handlers have posted since the last pass is part of their responses.
+        self.take_mail();
         self.send_batch();
         let mut unfinished = Unfinished::default();
         for key in self.keys() {
@@ -363,6 +365,7 @@ impl<A: App> Worker<A> {
         let waits_ms = [
             queue_in_ms,
             self.timers.wait_ms(now_ms),
+            self.context.orphans.wait_ms(now_ms),
             self.accepting.wait_ms(now_ms),
             reports_in_ms,
             self.relief_wait_ms(now_ms),

@@ -389,6 +389,20 @@ fn stopping_closes_everything_and_aborts_what_is_under_way() {
 }
 
 #[test]
+fn a_response_that_was_posted_just_before_the_stop_is_sent() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&get("/later"));
+    server.settle();
+    server.respond(server.exchange("/later"), "done");
+    let unfinished = server.worker.stop();
+    assert_eq!((unfinished.refused, unfinished.cut), (0, 0));
+    let response = client.take_response("GET").expect("a response");
+    assert_eq!((response.status, &response.content[..]), (200, "done"));
+    assert!(client.is_ended());
+}
+
+#[test]
 fn a_request_without_a_response_when_the_server_stops_gets_503() {
     let mut server = Server::new();
     let mut client = server.connect();

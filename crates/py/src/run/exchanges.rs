@@ -226,10 +226,16 @@ impl Exchanges {
             return;
         };
         let wake = self.wake().as_ref().map(|wake| wake.clone_ref(py));
+        if wake.is_some() && self.wake_is_due.swap(true, Ordering::AcqRel) {
+            return;
+        }
         // Each iteration of the reactor's own loop is a pass, so there any callback will do.
         let callback = wake.unwrap_or_else(|| py.get_type::<PyAny>().into_any().unbind());
         // A closed loop sends nothing any more.
-        let _ = event_loop.call_method1(py, "call_soon_threadsafe", (callback,));
+        let is_due = event_loop.call_method1(py, "call_soon_threadsafe", (callback,));
+        if is_due.is_err() {
+            self.wake_is_due.store(false, Ordering::Release);
+        }
     }
 
     /// The mailbox, for threads that post without the interpreter.
@@ -259,7 +265,8 @@ impl Exchanges {
     /// The loop has called the function that wakes the reactor: the next post needs another call. Passes for other reasons do not count:
     /// each of them may post, and calls would be queued faster than the loop runs them.
     pub(crate) fn wakes(&self) {
-        self.wake_is_due.store(false, Ordering::Relaxed);
+        // What was posted before is taken by the pass that follows.
+        self.wake_is_due.swap(false, Ordering::AcqRel);
     }
 
     /// The application is likely to run the loop inside a handler: from now on each request has a task of its own, in which the nested loop
@@ -463,6 +470,14 @@ impl Exchanges {
     /// Whether the application has started a response of which nothing was posted.
     pub(crate) fn has_begun(&self, id: ExchangeId) -> bool {
         self.change(id, |exchange| exchange.has_begun) == Some(true)
+    }
+
+    /// Whether the task of an exchange whose client has left has not started a response.
+    pub(crate) fn owes_response(&self, id: ExchangeId) -> bool {
+        let owes = |open: &mut OpenExchange| {
+            open.is_disconnected && open.task.is_some() && !open.has_begun && !open.is_streamed
+        };
+        self.change(id, owes) == Some(true)
     }
 
     /// The peer has ended its sending side: wakes the tasks that wait for its messages, to check again.

@@ -39,10 +39,19 @@ pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, title: Option<&str>) {
     log_about(py, "error", (message, title), Some(error));
 }
 
-/// Warns of a handler that has not responded in time, so that the server has responded.
-pub(crate) fn log_late_handler(py: Python<'_>, title: Option<&str>, timeout_ms: u64) {
+/// Warns of a handler that has not responded in time, so that the server has responded if the client is still there.
+pub(crate) fn log_late_handler(
+    py: Python<'_>,
+    title: Option<&str>,
+    timeout_ms: u64,
+    has_client: bool,
+) {
     let title = title.unwrap_or("a request");
-    let message = format!("%s: no response within {timeout_ms} ms (handler_timeout_ms): 503");
+    let then = match has_client {
+        true => "503",
+        false => "cancelled; its client has left",
+    };
+    let message = format!("%s: no response within {timeout_ms} ms (handler_timeout_ms): {then}");
     log_about(py, "warning", (&message, title), None);
 }
 

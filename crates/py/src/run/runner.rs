@@ -174,22 +174,28 @@ impl Runner {
             // that lasts as long as its client stays.
             return self.exchanges.peer_ended(py, id);
         }
-        if let Abort::HandlerTimeout { after_ms } = why
+        if let Abort::HandlerTimeout { after_ms } | Abort::OrphanTimeout { after_ms } = why
             && let Some(task) = self.exchanges.change(id, |open| open.task.take())
         {
-            self.end_late_handler(py, task, after_ms);
+            let has_client = why != Abort::OrphanTimeout { after_ms };
+            self.end_late_handler(py, task, (after_ms, has_client));
         }
         self.exchanges.disconnect(py, id);
     }
 
     /// Cancels a handler that has exceeded its time, and logs it.
-    fn end_late_handler(&self, py: Python<'_>, task: Option<Py<PyAny>>, after_ms: u64) {
+    fn end_late_handler(
+        &self,
+        py: Python<'_>,
+        task: Option<Py<PyAny>>,
+        (after_ms, has_client): (u64, bool),
+    ) {
         let coroutine = |task: &Py<PyAny>| task.call_method0(py, "get_coro").ok();
         let title = task.as_ref().and_then(coroutine).and_then(|coroutine| {
             let coroutine = coroutine.bind(py).cast::<RequestCoroutine>().ok()?;
             coroutine.get().title(py)
         });
-        log_late_handler(py, title.as_deref(), after_ms);
+        log_late_handler(py, title.as_deref(), after_ms, has_client);
         if let Some(task) = task
             && let Err(error) = task.call_method0(py, "cancel")
         {

@@ -304,7 +304,7 @@ fn report_late_views(py: Python<'_>, counts: &Counts) {
         let title = head
             .read_with(&mut memo)
             .map(|read| log::title(read.head()));
-        log_late_handler(py, title.as_deref(), *after_ms);
+        log_late_handler(py, title.as_deref(), *after_ms, true);
     }
     if counts.more_late_views > 0 {
         let after_ms = counts
@@ -312,7 +312,7 @@ fn report_late_views(py: Python<'_>, counts: &Counts) {
             .last()
             .map_or(0, |(_, after_ms)| *after_ms);
         let title = format!("{} more request(s)", counts.more_late_views);
-        log_late_handler(py, Some(&title), after_ms);
+        log_late_handler(py, Some(&title), after_ms, true);
     }
 }
 

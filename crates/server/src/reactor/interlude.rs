@@ -56,6 +56,11 @@ impl App for Postponed {
         self.aborted.push((id, why));
     }
 
+    fn owes_response(&self, _: ExchangeId) -> bool {
+        // It does not know yet, and is asked again.
+        true
+    }
+
     fn websocket_closed(&mut self, id: ExchangeId, closed: &Closed) {
         self.closed.push((id, closed.clone()));
     }

@@ -67,6 +67,7 @@ impl<A: App> Worker<A> {
         if self.timers.is_due(waited_ms) && self.has_read_all() {
             self.expire(waited_ms);
         }
+        self.end_orphans(waited_ms);
         self.context.charge_departed(self.app.departed_bytes());
         if self.context.budget.is_pressed() {
             self.relieve();
@@ -98,7 +99,7 @@ impl<A: App> Worker<A> {
         for id in &self.turns {
             let connection = self.connections.get(id.key as usize);
             let has_unsent = connection.is_some_and(|it| it.id() == *id && it.has_unsent());
-            if has_unsent && !self.unsent.contains(id) {
+            if has_unsent {
                 self.unsent.push(*id);
                 self.context.mailbox.leaves_output();
             }

@@ -3,8 +3,10 @@
 //! Each connection computes its deadline, and the timer wheel only reminds of it. A reminder superseded by an earlier one is ignored; one
 //! that is early sets the next.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::Worker;
-use crate::app::App;
+use crate::app::{Abort, App};
 use crate::link::Fate;
 
 impl<A: App> Worker<A> {
@@ -27,5 +29,17 @@ impl<A: App> Worker<A> {
             });
         }
         self.due = due;
+    }
+
+    /// Ends handlers that outlive their clients, and have exceeded their time.
+    pub(super) fn end_orphans(&mut self, now_ms: u64) {
+        while let Some(orphan) = self.context.orphans.take_late(now_ms) {
+            if self.app.owes_response(orphan.id) {
+                let after_ms = orphan.after_ms;
+                let why = Abort::OrphanTimeout { after_ms };
+                // If the application panics, the others must still end.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.app.abort(orphan.id, why)));
+            }
+        }
     }
 }

@@ -37,7 +37,7 @@ impl WebSocket {
             self.push_close(turn.context, &Close::new(code, reason));
             if self.state == State::Open {
                 self.start_closing(turn.context, Report::Made);
-                self.report(turn.app, code, reason);
+                self.report(turn, code, reason);
             }
         }
     }
@@ -71,7 +71,7 @@ impl WebSocket {
             && *report == Report::Due
         {
             *report = Report::Made;
-            self.report(turn.app, CloseCode::TRY_AGAIN_LATER, SHORT);
+            self.report(turn, CloseCode::TRY_AGAIN_LATER, SHORT);
         }
     }
 
@@ -95,7 +95,7 @@ impl WebSocket {
         }
         if self.end(turn.context, Ending::Read) {
             let code = close.code.unwrap_or(CloseCode::NO_STATUS);
-            self.report(turn.app, code, &close.reason);
+            self.report(turn, code, &close.reason);
         }
     }
 
@@ -121,7 +121,7 @@ impl WebSocket {
             self.push_close(turn.context, &Close::new(code, reason));
         }
         if self.end(turn.context, Ending::Unread) {
-            self.report(turn.app, code, reason);
+            self.report(turn, code, reason);
         }
         // With it, an incomplete message is freed.
         self.receiver = Receiver::new(Role::Server, Incoming::Plain);
@@ -131,7 +131,7 @@ impl WebSocket {
     #[cold]
     pub(crate) fn lost<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if self.end(turn.context, Ending::Unread) {
-            self.report(turn.app, CloseCode::ABNORMAL, "");
+            self.report(turn, CloseCode::ABNORMAL, "");
         }
     }
 
@@ -198,8 +198,10 @@ impl WebSocket {
         }
     }
 
-    fn report<A: App>(&self, app: &mut A, code: CloseCode, reason: &str) {
+    fn report<A: App>(&self, turn: &mut Turn<'_, A>, code: CloseCode, reason: &str) {
+        // The application may take any amount of time.
+        turn.context.responder.batch.send_now();
         let reason = reason.to_owned();
-        app.websocket_closed(self.id, &Closed { code, reason });
+        turn.app.websocket_closed(self.id, &Closed { code, reason });
     }
 }

@@ -94,6 +94,7 @@ pub(crate) fn of_abort(app: &ModelApp<'_>, index: usize, why: Abort) -> Result<A
             let is_due = app.now_ms >= due_ms;
             app.schedule.settings.times_handlers && !has_begun && !exchange.asks && is_due
         }
+        Abort::OrphanTimeout { .. } => false,
         Abort::Refused => !refusals.is_empty(),
         Abort::Disconnected => {
             let silent_ms = app.now_ms.saturating_sub(exchange.wrote_ms);
