@@ -7,7 +7,8 @@
 //! | `Preface` | the first bytes arrive, which select the protocol; `header_timeout_ms` | the protocol; closed |
 //! | `H1` | a handshake is accepted ([`Fate::Upgrade`]) | `WebSocket` |
 //! | `H1`, `H2`, `WebSocket` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
-//! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it is stuck, or sends for too long | closed |
+//! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it sends for too long | closed |
+//! | `Lingering` | it is stuck | reset |
 //! | `Cutting` | the peer has received what was sent; it is stuck | reset |
 //!
 //! Two invariants hold. Every open connection has a deadline, an application that owes a response, or a turn that is due. When all

@@ -14,6 +14,9 @@
 pub(crate) mod content;
 pub(crate) mod output;
 
+use crate::app::App;
+use crate::context::Context;
+use crate::context::orphans::Orphan;
 use crate::context::record::Record;
 use crate::id::ExchangeId;
 use crate::mailbox::Command;
@@ -114,6 +117,28 @@ impl Exchange {
     /// When the handler's time to start its response ends.
     pub(crate) fn handler_deadline_ms(&self) -> u64 {
         Timeouts::end_ms(self.started_ms, self.handler_timeout_ms)
+    }
+
+    /// The client has left, and the handler knows. If it goes on and owes a response, its time still ends.
+    #[cold]
+    pub(crate) fn keep_deadline<A: App>(&self, app: &A, context: &mut Context) {
+        let after_ms = self.handler_timeout_ms;
+        let is_timed = self.progress == Progress::Waiting && after_ms > 0;
+        if !is_timed || !app.owes_response(self.id) {
+            return;
+        }
+        let now_ms = context.clock.now_ms();
+        let deadline_ms = match self.handler_deadline_ms() {
+            // It has waited for its client, and has its time from now on.
+            past if past <= now_ms => now_ms.saturating_add(after_ms),
+            deadline_ms => deadline_ms,
+        };
+        let orphan = Orphan {
+            deadline_ms,
+            id: self.id,
+            after_ms,
+        };
+        context.orphans.add(orphan, |id| app.owes_response(id));
     }
 
     /// Executes a handler's command.

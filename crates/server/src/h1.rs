@@ -243,7 +243,7 @@ impl H1 {
             if !exchange.is_ended() {
                 // If the application panics, the other handlers must still be notified.
                 let _ = catch_unwind(AssertUnwindSafe(|| turn.app.abort(exchange.id, why)));
-                turn.context.keep_deadline(turn.app, exchange);
+                exchange.keep_deadline(turn.app, turn.context);
             }
             record_abandoned(turn.context, &mut queued, index >= unsent_from);
         }

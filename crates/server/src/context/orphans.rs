@@ -6,9 +6,6 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Context;
-use crate::app::App;
-use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 
 /// So many are kept at least before those that have ended are left out.
@@ -17,7 +14,7 @@ const KEPT_MIN: usize = 64;
 /// A handler whose client has left. In the order of the deadlines.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Orphan {
-    deadline_ms: u64,
+    pub(crate) deadline_ms: u64,
     pub(crate) id: ExchangeId,
     /// The time that it had.
     pub(crate) after_ms: u64,
@@ -32,7 +29,8 @@ pub(crate) struct Orphans {
 }
 
 impl Orphans {
-    fn add(&mut self, orphan: Orphan, owes_response: impl Fn(ExchangeId) -> bool) {
+    /// Keeps one. `owes_response` says of the others whether they are still needed.
+    pub(crate) fn add(&mut self, orphan: Orphan, owes_response: impl Fn(ExchangeId) -> bool) {
         if self.kept.len() >= self.full_at.max(KEPT_MIN) {
             self.kept.retain(|Reverse(it)| owes_response(it.id));
             self.full_at = 2 * self.kept.len();
@@ -52,30 +50,6 @@ impl Orphans {
             return None;
         }
         self.kept.pop().map(|Reverse(orphan)| orphan)
-    }
-}
-
-impl Context {
-    /// The client of an exchange has left, and its handler knows. If the handler goes on and owes a response, its time still ends.
-    #[cold]
-    pub(crate) fn keep_deadline<A: App>(&mut self, app: &A, exchange: &Exchange) {
-        let after_ms = exchange.handler_timeout_ms;
-        let is_timed = exchange.progress == Progress::Waiting && after_ms > 0;
-        if !is_timed || !app.owes_response(exchange.id) {
-            return;
-        }
-        let now_ms = self.clock.now_ms();
-        let deadline_ms = match exchange.handler_deadline_ms() {
-            // It has waited for its client, and has its time from now on.
-            past if past <= now_ms => now_ms.saturating_add(after_ms),
-            deadline_ms => deadline_ms,
-        };
-        let orphan = Orphan {
-            deadline_ms,
-            id: exchange.id,
-            after_ms,
-        };
-        self.orphans.add(orphan, |id| app.owes_response(id));
     }
 }
 

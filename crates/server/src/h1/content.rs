@@ -278,7 +278,7 @@ impl H1 {
             && let Some(mut cut) = self.queue.pop_back()
         {
             turn.app.abort(cut.exchange.id, Abort::Disconnected);
-            turn.context.keep_deadline(turn.app, &cut.exchange);
+            cut.exchange.keep_deadline(turn.app, turn.context);
             if cut.ends_with_connection() {
                 ending = Ending::Cut;
             }

@@ -140,7 +140,7 @@ impl H2 {
         let is_open = matches!(stream.carried.as_deref(), Some(Carried::Open { .. }));
         if !exchange.is_ended() && is_called && !is_open {
             self.handlers.abort(turn.app, exchange.id, why);
-            turn.context.keep_deadline(turn.app, exchange);
+            exchange.keep_deadline(turn.app, turn.context);
         }
         H2::lose_websocket(&mut self.handlers, turn, &mut stream);
         let exchange = &mut stream.exchange;
