@@ -41,6 +41,9 @@ def test_most_of_them_wait_in_the_listening_socket(
 ) -> None:
     server = start("basic.py", *files.options, *OPTIONS)
     [worker] = server.workers()
+    with SecureConnection(server, client) as earlier:
+        earlier.send(REQUEST)
+        assert earlier.read().status == 200
     before = descriptors(worker)
     first = hello(client)
     storm = [connect(server, first) for _ in range(3 * QUEUED_MAX)]
@@ -53,4 +56,4 @@ def test_most_of_them_wait_in_the_listening_socket(
     with SecureConnection(server, client) as victim:
         victim.send(REQUEST)
         assert victim.read().status == 200
-    wait_until(lambda: descriptors(worker) == before, patience_s=30)
+    wait_until(lambda: descriptors(worker) <= before, patience_s=30)
