@@ -513,8 +513,10 @@ impl Connection {
             // Without a minimum rate, arrival is awaited for as long as a peer may linger.
             Phase::Cutting => {
                 let linger_ms = context.timeouts.linger_timeout_ms.max(1);
-                let end_ms = self.link.moved_ms().saturating_add(linger_ms);
-                self.link.delivery_check_ms().min(end_ms)
+                match self.link.delivery_check_ms() {
+                    u64::MAX => self.link.moved_ms().saturating_add(linger_ms),
+                    check_ms => check_ms,
+                }
             }
         }
     }

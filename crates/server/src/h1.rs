@@ -13,6 +13,7 @@
 //! | `Handshake` | the application refuses | `Closing` |
 //! | `Idle`, `Head` | malformed input, `header_timeout_ms` | `Closing` |
 //! | `Idle` | `keep_alive_timeout_ms` | the link is closed |
+//! | `Waiting` for a place | `queue_timeout_ms`, or the peer leaves | `Closing` |
 //! | `Waiting` | an exchange ends, the socket has room, the next turn starts | `Idle`, and continues |
 //! | `Content` | its end is read and taken | `Idle`, `Waiting` if the next request has arrived, or `Closing` after the last one |
 //! | `Content` | it is too long, malformed, too slow, or truncated by the peer's end | `Closing` |
@@ -242,7 +243,7 @@ impl H1 {
             is_owed |= exchange.progress != Progress::Waiting;
             if !exchange.is_ended() {
                 // If the application panics, the other handlers must still be notified.
-                let _ = catch_unwind(AssertUnwindSafe(|| turn.app.abort(exchange.id, why)));
+                let _ = catch_unwind(AssertUnwindSafe(|| turn.abort(exchange.id, why)));
                 exchange.keep_deadline(turn.app, turn.context);
             }
             record_abandoned(turn.context, &mut queued, index >= unsent_from);

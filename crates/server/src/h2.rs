@@ -329,7 +329,7 @@ impl H2 {
         let obeyed = exchange.obey(&mut writer, &mut turn.context.responder, command);
         if obeyed == Obeyed::EndedEarly || was_cut {
             let id = exchange.id;
-            handlers.abort(turn.app, id, Abort::Refused);
+            handlers.abort(turn, id, Abort::Refused);
         }
     }
 

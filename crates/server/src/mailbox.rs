@@ -3,10 +3,11 @@
 //! A handler never touches a connection. So nothing is borrowed twice when Python calls back into the server, and all responses that became
 //! ready in one iteration of the event loop are sent with one write per connection.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use net::memory::{NoMemory, copy, reserve_entry};
+use net::memory::{NoMemory, copy, reserve_place};
 use wire::websocket::{Close, Kind};
 
 use crate::app::websocket::Opening;
@@ -93,7 +94,7 @@ impl Mail {
 /// The queue between handlers and the reactor. One per worker.
 #[derive(Default)]
 pub struct Mailbox {
-    mail: Mutex<Vec<Mail>>,
+    mail: Mutex<VecDeque<Mail>>,
     /// Output was posted since the mail was last taken.
     has_output: AtomicBool,
     /// A pass has ended that left output to the next one.
@@ -106,7 +107,7 @@ impl Mailbox {
         if !matches!(command, Command::Read) {
             self.has_output.store(true, Ordering::Relaxed);
         }
-        self.lock().push(Mail::Command(id, command));
+        self.lock().push_back(Mail::Command(id, command));
     }
 
     /// Posts a message of a WebSocket. A text has to be UTF-8.
@@ -135,13 +136,13 @@ impl Mailbox {
     /// Posts something whose number the application's messages decide.
     fn try_push(&self, mail: Mail) -> Result<(), NoMemory> {
         let mut posted = self.lock();
-        reserve_entry(&mut posted)?;
+        reserve_place(&mut posted)?;
         self.has_output.store(true, Ordering::Relaxed);
-        posted.push(mail);
+        posted.push_back(mail);
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Mail>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Mail>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -173,15 +174,17 @@ impl Mailbox {
     }
 
     /// Returns mail that was taken and could not be executed, ahead of everything that was posted since.
-    pub(crate) fn give_back(&self, left: Vec<Mail>) {
+    pub(crate) fn give_back(&self, mut left: VecDeque<Mail>) {
         if left.iter().any(Mail::is_output) {
             self.has_output.store(true, Ordering::Relaxed);
         }
-        self.lock().splice(..0, left);
+        let mut posted = self.lock();
+        left.append(&mut posted);
+        *posted = left;
     }
 
     /// Swaps what was posted with `taken`, which must be empty.
-    pub(crate) fn take(&self, taken: &mut Vec<Mail>) {
+    pub(crate) fn take(&self, taken: &mut VecDeque<Mail>) {
         self.has_output.store(false, Ordering::Relaxed);
         std::mem::swap(&mut *self.lock(), taken);
     }

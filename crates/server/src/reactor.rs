@@ -36,6 +36,7 @@ use slab::Slab;
 use self::accept::Accepting;
 use self::handshakes::Handshakes;
 use self::interlude::Postponed;
+use self::mail::Bound;
 use crate::access_log::AccessLog;
 use crate::app::App;
 use crate::connection::Connection;
@@ -134,7 +135,7 @@ pub struct Worker<A> {
     reaping_rests_until_ms: u64,
     open: Arc<AtomicUsize>,
     receive: Box<[u8]>,
-    mail: Vec<Mail>,
+    mail: VecDeque<Mail>,
     touched: Vec<ConnectionId>,
     /// Connections whose sockets did not accept everything sent between two passes.
     unsent: Vec<ConnectionId>,
@@ -146,6 +147,7 @@ pub struct Worker<A> {
     timers: TimerWheel,
     /// The earliest reminder set for each connection key, of whichever connection.
     reminders: Vec<u64>,
+    /// Connections whose reminders are due, and that wait for their turn.
     due: Vec<u32>,
 }
 
@@ -204,7 +206,7 @@ impl<A: App> Worker<A> {
             reaping_rests_until_ms: 0,
             open: Arc::default(),
             receive: vec![0; RECEIVE_BYTES.max(AHEAD_MAX * AHEAD_BYTES)].into(),
-            mail: Vec::new(),
+            mail: VecDeque::new(),
             touched: Vec::new(),
             unsent: Vec::new(),
             postponed: Postponed::default(),
@@ -295,7 +297,7 @@ impl<A: App> Worker<A> {
 
     /// Executes posted commands, and returns how long the next wait may last (`None`: without limit).
     pub fn before_wait(&mut self) -> Option<u64> {
-        let has_mail = self.take_mail();
+        let has_mail = self.take_mail(Bound::Pass);
         if let Some(log) = &mut self.context.log {
             log.flush();
             self.context.metrics.set_log_dropped(log.dropped_lines());
@@ -306,7 +308,8 @@ impl<A: App> Worker<A> {
             Some(0) => self.report(now_ms),
             _ => reports_in_ms,
         };
-        if has_mail || !self.turns.is_empty() || self.has_events() || self.has_handshakes() {
+        let has_more = has_mail || !self.turns.is_empty() || !self.due.is_empty();
+        if has_more || self.has_events() || self.has_handshakes() {
             return Some(0);
         }
         let queue_in_ms = match self.context.has_queue() {

@@ -38,6 +38,12 @@ impl Orphans {
         self.kept.push(Reverse(orphan));
     }
 
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
     /// How long until the first deadline.
     pub(crate) fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         let Reverse(first) = self.kept.peek()?;

@@ -277,7 +277,7 @@ impl H1 {
         if self.queue.back().is_some_and(is_cut)
             && let Some(mut cut) = self.queue.pop_back()
         {
-            turn.app.abort(cut.exchange.id, Abort::Disconnected);
+            turn.abort(cut.exchange.id, Abort::Disconnected);
             cut.exchange.keep_deadline(turn.app, turn.context);
             if cut.ends_with_connection() {
                 ending = Ending::Cut;
@@ -385,13 +385,13 @@ impl H1 {
 fn truncate_reader<A: App>(reader: &mut Queued, turn: &mut Turn<'_, A>, status: u16, reason: &str) {
     match reader.exchange.progress {
         Progress::Waiting => {
-            turn.app.abort(reader.exchange.id, Abort::Refused);
+            turn.abort(reader.exchange.id, Abort::Refused);
             reader.encoding.framing.persistent = false;
             let response = Response::error(status, reason);
             reader.respond(&mut turn.context.responder, &response);
         }
         Progress::Pushed | Progress::Pulled => {
-            turn.app.abort(reader.exchange.id, Abort::Refused);
+            turn.abort(reader.exchange.id, Abort::Refused);
             reader.exchange.cut();
         }
         Progress::Done | Progress::Cut => {}

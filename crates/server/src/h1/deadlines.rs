@@ -203,7 +203,7 @@ impl H1 {
         for queued in self.queue.iter_mut().filter(is_late) {
             let after_ms = queued.exchange.handler_timeout_ms;
             let why = Abort::HandlerTimeout { after_ms };
-            turn.app.abort(queued.exchange.id, why);
+            turn.abort(queued.exchange.id, why);
             queued.encoding.framing.persistent = false;
             let response = Response::error(503, "The request took too long.");
             queued.respond(&mut turn.context.responder, &response);

@@ -50,7 +50,7 @@ impl H1 {
                 }
                 FileSent::Blocked => return FileStep::Stopped(Fate::Open),
                 FileSent::Unreadable => {
-                    self.cut_short_file(turn.app);
+                    self.cut_short_file(turn);
                     return FileStep::Over;
                 }
                 FileSent::Broken(_) => {
@@ -63,18 +63,18 @@ impl H1 {
     }
 
     #[cold]
-    fn cut_short_file<A: App>(&mut self, app: &mut A) {
+    fn cut_short_file<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let Some(front) = self.queue.front_mut() else {
             return;
         };
         let exchange = &mut front.exchange;
         let is_ended = exchange.is_ended();
         if let Some(part) = exchange.out.file() {
-            app.file_was_short(exchange.id, part);
+            turn.app.file_was_short(exchange.id, part);
         }
         exchange.cut();
         if !is_ended {
-            app.abort(exchange.id, Abort::Disconnected);
+            turn.abort(exchange.id, Abort::Disconnected);
         }
     }
 }

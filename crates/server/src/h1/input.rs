@@ -361,7 +361,7 @@ impl H1 {
             return;
         };
         match last.exchange.progress {
-            Progress::Pushed | Progress::Pulled => turn.app.abort(id, Abort::Refused),
+            Progress::Pushed | Progress::Pulled => turn.abort(id, Abort::Refused),
             Progress::Done if is_lost => {}
             Progress::Waiting | Progress::Done | Progress::Cut => return,
         }

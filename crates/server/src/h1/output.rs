@@ -54,7 +54,7 @@ impl H1 {
         };
         let is_early = queued.obey(&mut turn.context.responder, command) == Obeyed::EndedEarly;
         if is_early || (lacking.is_err() && queued.exchange.progress == Progress::Cut) {
-            turn.app.abort(id, Abort::Refused);
+            turn.abort(id, Abort::Refused);
         }
         let response_bytes = queued.exchange.out.held_bytes() as u64;
         let file_bytes = queued.exchange.out.file_bytes();
@@ -324,7 +324,7 @@ impl H1 {
         *budget = budget.saturating_sub(part.len());
         if let Err(NoMemory(bytes)) = front.make_room_for_part(part.len()) {
             turn.context.note_shortage(bytes);
-            turn.app.abort(front.exchange.id, Abort::Refused);
+            turn.abort(front.exchange.id, Abort::Refused);
             front.exchange.progress = Progress::Cut;
             return true;
         }

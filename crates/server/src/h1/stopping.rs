@@ -69,7 +69,7 @@ impl H1 {
 fn refuse<A: App>(queued: &mut Queued, turn: &mut Turn<'_, A>) {
     let id = queued.exchange.id;
     // If the application panics, the client must still get its response.
-    let abort = AssertUnwindSafe(|| turn.app.abort(id, Abort::Disconnected));
+    let abort = AssertUnwindSafe(|| turn.abort(id, Abort::Disconnected));
     let _ = catch_unwind(abort);
     queued.encoding.framing.persistent = false;
     let response = Response::error(503, STOPPING);

@@ -139,7 +139,7 @@ impl H2 {
             .is_some_and(|inbound| inbound.is_for_call());
         let is_open = matches!(stream.carried.as_deref(), Some(Carried::Open { .. }));
         if !exchange.is_ended() && is_called && !is_open {
-            self.handlers.abort(turn.app, exchange.id, why);
+            self.handlers.abort(turn, exchange.id, why);
             exchange.keep_deadline(turn.app, turn.context);
         }
         H2::lose_websocket(&mut self.handlers, turn, &mut stream);
@@ -297,7 +297,7 @@ impl H2 {
         let id = stream.exchange.id;
         let inbound = stream.inbound.as_ref();
         if !inbound.is_some_and(|inbound| inbound.is_for_call()) {
-            self.handlers.abort(turn.app, id, Abort::Disconnected);
+            self.handlers.abort(turn, id, Abort::Disconnected);
         }
         let response = Response::error(503, STOPPING);
         self.respond(turn, index, Command::Respond(response));

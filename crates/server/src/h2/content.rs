@@ -292,13 +292,13 @@ impl H2 {
         match progress {
             Progress::Waiting => {
                 if is_called {
-                    self.handlers.abort(turn.app, id, Abort::Refused);
+                    self.handlers.abort(turn, id, Abort::Refused);
                 }
                 self.respond(turn, index, Command::Respond(response));
             }
             Progress::Pushed | Progress::Pulled => {
                 if stream.carried.is_none() {
-                    self.handlers.abort(turn.app, id, Abort::Refused);
+                    self.handlers.abort(turn, id, Abort::Refused);
                 }
                 stream.exchange.cut();
             }

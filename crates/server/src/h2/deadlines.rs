@@ -190,7 +190,7 @@ impl H2 {
             }
             let (id, after_ms) = (exchange.id, exchange.handler_timeout_ms);
             let why = Abort::HandlerTimeout { after_ms };
-            self.handlers.abort(turn.app, id, why);
+            self.handlers.abort(turn, id, why);
             let response = Response::error(503, "The request took too long.");
             self.respond(turn, index, Command::Respond(response));
         }

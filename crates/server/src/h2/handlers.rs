@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::app::{Abort, App};
 use crate::id::ExchangeId;
+use crate::link::Turn;
 
 /// Handlers that were notified of the end of their streams and may still be running: the client must not accumulate them by resets.
 #[derive(Default, Debug)]
@@ -14,9 +15,9 @@ pub(super) struct Handlers {
 
 impl Handlers {
     /// Notifies the handler of an exchange that has ended before its response was complete. A panic is caught: others go on.
-    pub(super) fn abort<A: App>(&mut self, app: &mut A, id: ExchangeId, why: Abort) {
-        let _ = guarded(|| app.abort(id, why));
-        self.note_end(app, id);
+    pub(super) fn abort<A: App>(&mut self, turn: &mut Turn<'_, A>, id: ExchangeId, why: Abort) {
+        let _ = guarded(|| turn.abort(id, why));
+        self.note_end(turn.app, id);
     }
 
     /// The stream of an exchange is over, and its handler knows. Counts the handler if it is still running.

@@ -234,7 +234,7 @@ impl H2 {
         let (id, is_ended) = (stream.exchange.id, stream.exchange.is_ended());
         stream.exchange.cut();
         if !is_ended && !self.is_carried(index) {
-            self.handlers.abort(turn.app, id, Abort::Refused);
+            self.handlers.abort(turn, id, Abort::Refused);
         }
         Step::Sent
     }
@@ -344,7 +344,7 @@ impl H2 {
         exchange.cut();
         if !is_ended {
             let id = exchange.id;
-            self.handlers.abort(turn.app, id, Abort::Disconnected);
+            self.handlers.abort(turn, id, Abort::Disconnected);
         }
         Step::Sent
     }
@@ -472,7 +472,7 @@ fn pull_from<A: App>(
     let mut part = Vec::new();
     while part.is_empty() {
         let pulled = guarded(|| turn.app.pull(id, &mut part)).unwrap_or_else(|| {
-            handlers.abort(turn.app, id, Abort::Refused);
+            handlers.abort(turn, id, Abort::Refused);
             Pulled::Failed
         });
         match pulled {
@@ -514,7 +514,7 @@ fn add_part<A: App>(
     let tail = stream.exchange.out.tail();
     if let Err(NoMemory(bytes)) = net::memory::reserve(tail, part.len()) {
         turn.context.note_shortage(bytes);
-        handlers.abort(turn.app, stream.exchange.id, Abort::Refused);
+        handlers.abort(turn, stream.exchange.id, Abort::Refused);
         stream.exchange.cut();
         return;
     }

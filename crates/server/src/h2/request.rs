@@ -417,7 +417,7 @@ impl H2 {
             _ => Taker::Nobody,
         };
         if lacks_memory && matches!(exchange.progress, Progress::Pushed | Progress::Pulled) {
-            self.handlers.abort(turn.app, id, Abort::Refused);
+            self.handlers.abort(turn, id, Abort::Refused);
             exchange.cut();
         }
         let windows = (send_window, self.new_receive_window(turn));

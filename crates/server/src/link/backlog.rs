@@ -8,7 +8,8 @@ use net::memory::{self, NoMemory};
 use crate::pace::Pace;
 use crate::timeouts::Timeouts;
 
-use super::{Link, Sending};
+use super::Link;
+use super::sending::Sending;
 
 /// Time until the first check. Each interval is twice the previous one ...
 const FIRST_CHECK_MS: u64 = 100;
@@ -28,8 +29,6 @@ pub(super) struct Backlog {
     acknowledged: i64,
     check_ms: u64,
     step_ms: u64,
-    /// There was no memory for unsent bytes: the connection is unusable.
-    is_lost: bool,
 }
 
 impl Backlog {
@@ -47,7 +46,6 @@ impl Backlog {
             acknowledged,
             check_ms: u64::MAX,
             step_ms: FIRST_CHECK_MS,
-            is_lost: false,
         };
         backlog.plan_check(timeouts);
         backlog
@@ -65,25 +63,11 @@ impl Backlog {
         self.bytes.get(self.sent_bytes..).unwrap_or_default()
     }
 
-    /// Drops everything, because some bytes could not be kept.
-    pub(super) fn lose(&mut self) {
-        self.bytes = Vec::new();
-        self.sent_bytes = 0;
-        self.is_lost = true;
-    }
-
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
-    }
-
     /// Appends bytes to send; `out` is empty then.
     ///
     /// # Errors
-    /// If there is no memory for them, or bytes before them were lost.
+    /// If there is no memory for them. Nothing may be sent after them then.
     pub(super) fn push(&mut self, out: &mut Vec<u8>) -> Result<(), NoMemory> {
-        if self.is_lost {
-            return Err(NoMemory(out.len()));
-        }
         if self.bytes.is_empty() && out.len() > COPIED_BYTES_MAX {
             self.bytes = std::mem::take(out);
             return Ok(());
@@ -175,7 +159,7 @@ impl Link {
     pub(crate) fn unsent_bytes(&self) -> usize {
         match &self.sending {
             Sending::Full(backlog) => backlog.unsent().len(),
-            Sending::Open | Sending::Arriving(_) => 0,
+            Sending::Open | Sending::Arriving(_) | Sending::Lost => 0,
         }
     }
 }

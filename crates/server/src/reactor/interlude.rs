@@ -2,7 +2,7 @@
 //!
 //! Posted commands are executed as far as that does not call the application. The next pass does the rest.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -10,7 +10,9 @@ use super::{Worker, panicked};
 use crate::app::websocket::Closed;
 use crate::app::{Abort, App, Outcome, Pulled, Request};
 use crate::connection::Connection;
+use crate::context::Context;
 use crate::id::ExchangeId;
+use crate::link::Fate;
 use crate::mailbox::{Command, Mail};
 use crate::responder::Responder;
 use crate::response::FilePart;
@@ -70,17 +72,17 @@ impl<A: App> Worker<A> {
     /// Sends what handlers posted between two passes, without calling the application. The next pass, which is due, does the rest. Returns
     /// true if sockets did not accept everything: the function may then be called again before that pass.
     pub fn send_posted(&mut self) -> bool {
-        let mut mails = Vec::new();
+        let mut mails = VecDeque::new();
         self.context.mailbox.finds_output();
         self.context.mailbox.take(&mut mails);
         self.context.clock.tick();
-        let mut left = Vec::new();
+        let mut left = VecDeque::new();
         let (mut later, mut touched) = (HashSet::new(), HashSet::new());
         let mut has_left_publication = false;
         for mail in mails {
             let Mail::Command(id, command) = mail else {
                 has_left_publication = true;
-                left.push(mail);
+                left.push_back(mail);
                 continue;
             };
             // The application takes content: commands posted after that one wait for it. What is sent to a subscriber follows what was
@@ -91,7 +93,7 @@ impl<A: App> Worker<A> {
                 || later.contains(&id)
             {
                 later.insert(id);
-                left.push(Mail::Command(id, command));
+                left.push_back(Mail::Command(id, command));
                 continue;
             }
             let key = id.connection() as usize;
@@ -101,9 +103,7 @@ impl<A: App> Worker<A> {
             let (context, postponed) = (&mut self.context, &mut self.postponed);
             let obey = AssertUnwindSafe(|| connection.obey(context, postponed, id, command));
             if catch_unwind(obey).is_err() {
-                self.with_connection(key, |connection, context, app, _| {
-                    panicked(connection, context, app)
-                });
+                self.with_postponed(key, panicked);
                 continue;
             }
             if touched.insert(connection.id()) {
@@ -115,11 +115,7 @@ impl<A: App> Worker<A> {
         let again = again.filter(|id| !touched.contains(id));
         for id in std::mem::take(&mut self.touched).into_iter().chain(again) {
             if let Some(key) = self.find(id) {
-                let mut postponed = std::mem::take(&mut self.postponed);
-                self.with_connection(key, |connection, context, _, _| {
-                    connection.send_written(context, &mut postponed)
-                });
-                self.postponed = postponed;
+                self.with_postponed(key, Connection::send_written);
             }
             let found = self.find(id).and_then(|key| self.connections.get(key));
             if found.is_some_and(Connection::has_unsent) {
@@ -127,6 +123,21 @@ impl<A: App> Worker<A> {
             }
         }
         !self.unsent.is_empty()
+    }
+
+    /// Runs one connection's turn without the application, which must not be called here even if that panics.
+    fn with_postponed(
+        &mut self,
+        key: usize,
+        serve: impl FnOnce(&mut Connection, &mut Context, &mut Postponed) -> Fate,
+    ) {
+        let mut postponed = std::mem::take(&mut self.postponed);
+        self.with_connection(key, |connection, context, _, _| {
+            let turn = AssertUnwindSafe(|| serve(connection, context, &mut postponed));
+            let served = catch_unwind(turn);
+            served.unwrap_or_else(|_| panicked(connection, context, &mut postponed))
+        });
+        self.postponed = postponed;
     }
 
     /// Sends the application the notifications that were held between two passes.

@@ -1,5 +1,6 @@
 //! Executing what handlers posted.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Worker, panicked};
@@ -7,7 +8,7 @@ use crate::app::App;
 use crate::connection::Connection;
 use crate::id::{ConnectionId, ExchangeId};
 use crate::link::Fate;
-use crate::mailbox::Mail;
+use crate::mailbox::{Command, Mail};
 use crate::responder::messages::publication::Publication;
 
 /// Connections that were touched are noted so often at least before those that were noted twice are left out.
@@ -16,10 +17,22 @@ const TOUCHED_MIN: usize = 1024;
 /// Rounds in which notified handlers may post again before sockets get their turn.
 const MAILS_PER_PASS: usize = 16;
 
+/// Commands between two looks at the clock: some 10 us.
+const COMMANDS_PER_TICK: usize = 64;
+
+/// Whether what is posted may wait for the next pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bound {
+    /// It ends with its share of the pass.
+    Pass,
+    /// No pass follows.
+    None,
+}
+
 impl<A: App> Worker<A> {
-    /// Executes posted commands, then sends once per connection. Commands posted meanwhile are executed too, up to a bound. Returns true if
-    /// more may be waiting.
-    pub(super) fn take_mail(&mut self) -> bool {
+    /// Executes posted commands, then sends once per connection. Commands posted meanwhile are executed too. Returns true if more may be
+    /// waiting, because there was too much for one pass. A publication is executed as a whole.
+    pub(super) fn take_mail(&mut self, bound: Bound) -> bool {
         if !self.postponed.is_empty() {
             self.notify();
         }
@@ -33,53 +46,84 @@ impl<A: App> Worker<A> {
                 return false;
             }
             self.context.clock.tick();
-            for mail in mail.drain(..) {
-                let (id, command) = match mail {
-                    Mail::Command(id, command) => (id, command),
-                    Mail::Publication(mut publication) => {
-                        self.publish(&mut publication);
-                        continue;
-                    }
-                };
-                let key = id.connection() as usize;
-                let Some(connection) = self.connections.get_mut(key) else {
-                    continue;
-                };
-                let (context, app) = (&mut self.context, &mut self.app);
-                let obey = AssertUnwindSafe(|| connection.obey(context, app, id, command));
-                if catch_unwind(obey).is_err() {
-                    self.with_connection(key, |connection, context, app, _| {
-                        panicked(connection, context, app)
-                    });
-                } else {
-                    let id = connection.id();
-                    self.touch(id);
-                }
+            let may_be_more = !self.execute(&mut mail, bound, began_ms);
+            if may_be_more {
+                self.context.mailbox.give_back(mail);
+            } else {
+                self.mail = mail;
             }
-            self.mail = mail;
-            let mut touched = std::mem::take(&mut self.touched);
-            if touched.len() > 1 {
-                self.send_before_calls(&mut touched);
-            }
-            for id in touched {
-                let Some(key) = self.find(id) else {
-                    continue;
-                };
-                // Others have waited for their turn.
-                let is_late = self.is_over(began_ms);
-                self.with_connection(key, |connection, context, app, _| {
-                    if context.mailbox.has_output() {
-                        // New output must not wait for a call that this connection may make.
-                        connection.send_written(context, app)
-                    } else if is_late {
-                        Fate::Again
-                    } else {
-                        connection.settle(context, app)
-                    }
-                });
+            self.send_touched(bound, began_ms);
+            if may_be_more {
+                return true;
             }
         }
         true
+    }
+
+    /// Executes commands in their order, up to the bound. Returns whether all were executed.
+    fn execute(&mut self, mail: &mut VecDeque<Mail>, bound: Bound, began_ms: u64) -> bool {
+        let mut until_tick = COMMANDS_PER_TICK;
+        while let Some(mail) = mail.pop_front() {
+            until_tick -= 1;
+            match mail {
+                Mail::Command(id, command) => self.obey(id, command),
+                Mail::Publication(mut publication) => {
+                    self.publish(&mut publication);
+                    until_tick = 0;
+                }
+            }
+            if until_tick == 0 {
+                until_tick = COMMANDS_PER_TICK;
+                self.context.clock.tick();
+                if bound == Bound::Pass && self.is_over(began_ms) {
+                    break;
+                }
+            }
+        }
+        mail.is_empty()
+    }
+
+    #[inline]
+    fn obey(&mut self, id: ExchangeId, command: Command) {
+        let key = id.connection() as usize;
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let (context, app) = (&mut self.context, &mut self.app);
+        let obey = AssertUnwindSafe(|| connection.obey(context, app, id, command));
+        if catch_unwind(obey).is_err() {
+            self.with_connection(key, |connection, context, app, _| {
+                panicked(connection, context, app)
+            });
+        } else {
+            let id = connection.id();
+            self.touch(id);
+        }
+    }
+
+    /// Sends what the executed commands have written, and continues with what that unblocks.
+    fn send_touched(&mut self, bound: Bound, began_ms: u64) {
+        let mut touched = std::mem::take(&mut self.touched);
+        if touched.len() > 1 {
+            self.send_before_calls(&mut touched);
+        }
+        for id in touched {
+            let Some(key) = self.find(id) else {
+                continue;
+            };
+            // Others have waited for their turn.
+            let is_late = bound == Bound::Pass && self.is_over(began_ms);
+            self.with_connection(key, |connection, context, app, _| {
+                if is_late {
+                    Fate::Again
+                } else if context.mailbox.has_output() {
+                    // New output must not wait for a call that this connection may make.
+                    connection.send_written(context, app)
+                } else {
+                    connection.settle(context, app)
+                }
+            });
+        }
     }
 
     /// Leaves a published message with each subscriber; all are sent once everything posted was executed.

@@ -5,6 +5,7 @@
 
 use net::{Readiness, Received, Token, memory};
 
+use super::mail::Bound;
 use super::{AHEAD_BYTES, AHEAD_MAX, ASKED, FOREIGN, LISTENER, Worker};
 use crate::app::App;
 use crate::context::share::TURN_MS;
@@ -60,14 +61,17 @@ impl<A: App> Worker<A> {
         if self.has_handshakes() {
             self.serve_handshakes();
         }
-        self.take_mail();
+        self.take_mail(Bound::Pass);
         if self.context.has_queue() {
             self.serve_queue();
         }
-        if self.timers.is_due(waited_ms) && self.has_read_all() {
+        let is_due = self.timers.is_due(waited_ms) || !self.due.is_empty();
+        if is_due && self.has_read_all() {
             self.expire(waited_ms);
         }
-        self.end_orphans(waited_ms);
+        if !self.context.orphans.is_empty() {
+            self.end_orphans(waited_ms);
+        }
         self.context.charge_departed(self.app.departed_bytes());
         if self.context.budget.is_pressed() {
             self.relieve();
@@ -294,7 +298,7 @@ impl<A: App> Worker<A> {
         self.send_batch_if_due();
         if self.context.mailbox.has_output() {
             // A call of this pass posted it. The end of the pass takes what this leaves.
-            let _ = self.take_mail();
+            let _ = self.take_mail(Bound::Pass);
         }
     }
 
@@ -315,15 +319,18 @@ impl<A: App> Worker<A> {
         for index in 0.. {
             let context = &mut self.context;
             let Responder { batch, out, .. } = &mut context.responder;
-            let Some((id, sent_bytes)) = batch.take_next(index, out) else {
+            let Some(left) = batch.take_next(index, out) else {
                 return;
             };
-            if let Some(key) = self.find(id) {
+            if let Some(key) = self.find(left.connection) {
                 self.with_connection(key, |connection, context, app, _| {
-                    if sent_bytes > 0 {
-                        connection.was_sent(context, sent_bytes);
+                    if left.sent_bytes > 0 {
+                        connection.was_sent(context, left.sent_bytes);
                     }
-                    connection.settle(context, app)
+                    match left.is_broken {
+                        true => connection.abandon(context, app),
+                        false => connection.settle(context, app),
+                    }
                 });
             }
             // The connection no longer exists.

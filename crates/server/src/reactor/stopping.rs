@@ -1,6 +1,7 @@
 //! The end of a worker: draining, which lets requests finish, and stopping, which does not wait.
 
 use super::Worker;
+use super::mail::Bound;
 use crate::app::App;
 use crate::exchange::Unfinished;
 use crate::link::Fate;
@@ -37,7 +38,7 @@ impl<A: App> Worker<A> {
     pub fn stop(&mut self) -> Unfinished {
         self.accepting.end(&self.poller);
         // What handlers have posted since the last pass is part of their responses.
-        self.take_mail();
+        self.take_mail(Bound::None);
         self.send_batch();
         let mut unfinished = Unfinished::default();
         for key in self.keys() {

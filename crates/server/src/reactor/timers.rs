@@ -10,11 +10,12 @@ use crate::app::{Abort, App};
 use crate::link::Fate;
 
 impl<A: App> Worker<A> {
-    /// Acts on every deadline before `now_ms`, up to which all input has been read.
+    /// Acts on deadlines before `now_ms`, up to which all input has been read. Those for which the pass has no time are left to the next.
     pub(super) fn expire(&mut self, now_ms: u64) {
-        let mut due = std::mem::take(&mut self.due);
-        self.timers.expire(now_ms, &mut due);
-        for key in due.drain(..) {
+        let began_ms = self.context.clock.tick();
+        self.timers.expire(now_ms, &mut self.due);
+        let due = std::mem::take(&mut self.due);
+        for (index, key) in due.iter().copied().enumerate() {
             match self.reminders.get_mut(key as usize) {
                 Some(standing) if *standing <= now_ms => *standing = u64::MAX,
                 // Superseded by an earlier one, which has set the next.
@@ -27,11 +28,15 @@ impl<A: App> Worker<A> {
                     Fate::Open
                 }
             });
+            if self.is_over(began_ms) {
+                self.due = due.get(index + 1..).unwrap_or_default().to_vec();
+                return;
+            }
         }
-        self.due = due;
     }
 
     /// Ends handlers that outlive their clients, and have exceeded their time.
+    #[cold]
     pub(super) fn end_orphans(&mut self, now_ms: u64) {
         while let Some(orphan) = self.context.orphans.take_late(now_ms) {
             if self.app.owes_response(orphan.id) {

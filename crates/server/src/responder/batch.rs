@@ -46,6 +46,18 @@ struct Waiting {
     end: usize,
     /// Bytes already sent.
     sent_bytes: usize,
+    /// The rest cannot be sent.
+    is_broken: bool,
+}
+
+/// What is left of a connection's response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Left {
+    pub(crate) connection: ConnectionId,
+    /// Bytes already sent.
+    pub(crate) sent_bytes: usize,
+    /// The rest could not be sent, and is lost.
+    pub(crate) is_broken: bool,
 }
 
 impl Batch {
@@ -83,6 +95,7 @@ impl Batch {
             start,
             end: self.bytes.len(),
             sent_bytes: 0,
+            is_broken: false,
         });
         true
     }
@@ -107,8 +120,10 @@ impl Batch {
                     waiting.start += count;
                     waiting.sent_bytes += count;
                 }
-                // The connection is broken. The event that reports it ends the connection.
-                Sent::Broken(_) => waiting.start = waiting.end,
+                Sent::Broken(_) => {
+                    waiting.start = waiting.end;
+                    waiting.is_broken = true;
+                }
             }
             has_left &= waiting.start == waiting.end;
         }
@@ -134,13 +149,8 @@ impl Batch {
         self.waiting.len() >= RESPONSES_MAX || now_ms != self.began_ms
     }
 
-    /// Closes the batch until it is opened again, and takes its `index`-th response: moves the unsent bytes into `out`, and returns the
-    /// connection and the number of bytes already sent.
-    pub(crate) fn take_next(
-        &mut self,
-        index: usize,
-        out: &mut Vec<u8>,
-    ) -> Option<(ConnectionId, usize)> {
+    /// Closes the batch until it is opened again, and takes its `index`-th response: moves the unsent bytes into `out`.
+    pub(crate) fn take_next(&mut self, index: usize, out: &mut Vec<u8>) -> Option<Left> {
         self.is_open = false;
         let Some(waiting) = self.waiting.get(index) else {
             self.waiting.clear();
@@ -149,7 +159,11 @@ impl Batch {
         };
         let unsent = self.bytes.get(waiting.start..waiting.end);
         out.extend_from_slice(unsent.unwrap_or_default());
-        Some((waiting.connection, waiting.sent_bytes))
+        Some(Left {
+            connection: waiting.connection,
+            sent_bytes: waiting.sent_bytes,
+            is_broken: waiting.is_broken,
+        })
     }
 }
 
@@ -172,8 +186,8 @@ mod tests {
     fn left(batch: &mut Batch) -> Vec<(u32, Vec<u8>)> {
         let leave = |index| {
             let mut out = Vec::new();
-            let (connection, _) = batch.take_next(index, &mut out)?;
-            Some((connection.key, out))
+            let left = batch.take_next(index, &mut out)?;
+            Some((left.connection.key, out))
         };
         (0..).map_while(leave).collect()
     }
@@ -247,7 +261,32 @@ mod tests {
         let count = (&ours).read(&mut arrived).unwrap();
         assert_eq!(&arrived[..count], b"response");
         let mut out = Vec::new();
-        assert_eq!(batch.take_next(0, &mut out), Some((id(1), 8)));
+        let sent = Left {
+            connection: id(1),
+            sent_bytes: 8,
+            is_broken: false,
+        };
+        assert_eq!(batch.take_next(0, &mut out), Some(sent));
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_lost_with_its_connection() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut batch = Batch::default();
+        let transport = Transport::from_blocking(theirs.into()).unwrap();
+        batch.exits.open(id(1), Arc::new(transport));
+        batch.open();
+        assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
+        drop(ours);
+        assert!(batch.send_now());
+        let mut out = Vec::new();
+        let lost = Left {
+            connection: id(1),
+            sent_bytes: 0,
+            is_broken: true,
+        };
+        assert_eq!(batch.take_next(0, &mut out), Some(lost));
         assert!(out.is_empty());
     }
 

@@ -62,6 +62,8 @@ pub(crate) struct TestApp {
     pub(crate) closed: Vec<(ExchangeId, Closed)>,
     /// What else happens during each call.
     pub(crate) on_call: Option<Box<dyn FnMut()>>,
+    /// What else happens whenever it is notified that an exchange has ended.
+    pub(crate) on_abort: Option<Box<dyn FnMut()>>,
 }
 
 fn no_fields() -> Fields<'static> {
@@ -96,6 +98,7 @@ impl TestApp {
             messages_seen: 0,
             closed: Vec::new(),
             on_call: None,
+            on_abort: None,
         }
     }
 
@@ -336,6 +339,9 @@ impl App for TestApp {
             self.running.retain(|running| *running != id);
         }
         self.aborted.push((id, why));
+        if let Some(on_abort) = &mut self.on_abort {
+            on_abort();
+        }
         self.may_panic(id);
     }
 
