@@ -126,10 +126,26 @@ def test_a_budget_that_does_not_fit_is_said() -> None:
     )
 
 
-@pytest.fixture
-def small(start: Start) -> Managed:
+@pytest.fixture(params=["echo.py", "memory/whole.py"])
+def small(start: Start, request: pytest.FixtureRequest) -> Managed:
     """Start a server whose clients may make it hold 32 MiB."""
-    return Managed(start, "echo.py", "--memory-max", "32M", "--body-bytes-max", str(4 * MIB))
+    return Managed(start, request.param, "--memory-max", "32M", "--body-bytes-max", str(4 * MIB))
+
+
+def test_what_a_coroutine_reads_as_a_whole_counts_until_its_response(start: Start) -> None:
+    managed = Managed(start, "memory/whole.py", "--memory-max", "32M")
+    content = b"x" * (4 * MIB)
+    with managed.server.connect() as client, managed.server.connect() as other:
+        client.send(
+            b"POST /kept HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % len(content)
+        )
+        client.send(content)
+        assert other.get("/kept").content == str(len(content)).encode()  # once it was read
+        [worker] = managed.status()["workers"]
+        assert 4 * MIB <= worker["held_bytes"] < 5 * MIB
+        assert other.post("/release", b"").status == 200
+        assert client.read("POST").content == content
+        wait_until(lambda: managed.status()["workers"][0]["held_bytes"] < MIB)
 
 
 def test_near_the_budget_others_are_served(small: Managed) -> None:

@@ -37,7 +37,7 @@ pub struct Request<'a> {
 pub enum Content<'a> {
     /// All of it (empty when there is none).
     Whole(&'a [u8]),
-    /// Not all of it has arrived: ask for it with `Outcome::ReadContent` or [`crate::Command::Read`].
+    /// Not all of it has arrived: ask for it with `Outcome::ReadContent`, [`crate::Command::Read`] or [`crate::Command::ReadWhole`].
     Later,
 }
 

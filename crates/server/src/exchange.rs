@@ -94,7 +94,7 @@ pub(crate) struct Exchange {
     /// What waits to be sent.
     pub(crate) out: Output,
     pub(crate) record: Record,
-    /// Its head and the content that it was called with, which a handler that has not responded may keep.
+    /// Its head, and the content that it was called with or read as a whole, which a handler that has not responded may keep.
     pub(crate) lent_bytes: u32,
 }
 
@@ -266,6 +266,12 @@ impl Exchange {
     /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.out.held_bytes() + self.record.held_bytes() + self.lent_bytes()
+    }
+
+    /// The handler gets so many bytes of content, and may keep them.
+    pub(crate) fn lend(&mut self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.lent_bytes = self.lent_bytes.saturating_add(bytes);
     }
 
     /// What the handler may still have of the request.

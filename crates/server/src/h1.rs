@@ -202,8 +202,9 @@ impl H1 {
     ) {
         match command {
             Command::Read if !matches!(self.reading, Reading::Upgraded(_)) => {
-                self.read_more(turn, id);
+                self.read_more(turn, id, false);
             }
+            Command::ReadWhole => self.read_more(turn, id, true),
             Command::Open(opening) => self.accept(turn, id, &opening),
             Command::Read
             | Command::Message(..)

@@ -291,7 +291,8 @@ impl H2 {
         };
         match self.obey_websocket(turn, index, command) {
             None => {}
-            Some(Command::Read) => self.read_more(turn, index),
+            Some(Command::Read) => self.read_more(turn, index, false),
+            Some(Command::ReadWhole) => self.read_more(turn, index, true),
             Some(command) => self.respond(turn, index, command),
         }
     }

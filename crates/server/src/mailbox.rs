@@ -21,6 +21,9 @@ use crate::response::{FilePart, HeldPart, Response};
 pub enum Command {
     /// Requests the next part of the content ([`crate::App::content`]), or more messages ([`crate::App::message`]).
     Read,
+    /// Requests all of the content that follows, as one part. It is held until it is complete, within the limits of content that the
+    /// application is called with. What is requested after that arrives in that part too.
+    ReadWhole,
     /// An interim response, 102 to 199 except 101, with encoded field lines (RFC 9110 section 15.2). It is sent in its request's order.
     /// Nothing is sent to HTTP/1.0, nor after the response has started.
     Inform {
@@ -65,6 +68,11 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it requests content.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self, Command::Read | Command::ReadWhole)
+    }
+
     /// Whether it is one of those with which an application sends to a WebSocket, or changes what is sent there.
     pub(crate) fn is_of_websocket(&self) -> bool {
         matches!(
@@ -87,7 +95,7 @@ pub(crate) enum Mail {
 
 impl Mail {
     fn is_output(&self) -> bool {
-        !matches!(self, Mail::Command(_, Command::Read))
+        !matches!(self, Mail::Command(_, command) if command.is_read())
     }
 }
 
@@ -104,7 +112,7 @@ pub struct Mailbox {
 impl Mailbox {
     /// Posts a command.
     pub fn post(&self, id: ExchangeId, command: Command) {
-        if !matches!(command, Command::Read) {
+        if !command.is_read() {
             self.has_output.store(true, Ordering::Relaxed);
         }
         self.lock().push_back(Mail::Command(id, command));

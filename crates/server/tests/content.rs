@@ -79,6 +79,61 @@ fn a_handler_reads_in_parts() {
 }
 
 #[test]
+fn content_that_is_read_as_a_whole_is_one_part() {
+    let chunked = post_chunked("/whole") + "3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n";
+    let long = "x".repeat(500_000);
+    for (request, content) in [
+        (post("/whole", "abcdefg"), "abcdefg"),
+        (chunked, "abcdefg"),
+        (post("/whole", &long), long.as_str()),
+    ] {
+        let head_bytes = request.find("\r\n\r\n").expect("a head") + 4;
+        for sent in [0, 1, (request.len() - head_bytes) / 2] {
+            let mut server = Server::new();
+            let mut client = server.connect();
+            let (first, second) = request.split_at(head_bytes + sent);
+            for part in first.as_bytes().chunks(50_000) {
+                client.send(&String::from_utf8_lossy(part));
+                server.settle();
+            }
+            assert_eq!(server.worker.app.contents, []);
+            for part in second.as_bytes().chunks(50_000) {
+                client.send(&String::from_utf8_lossy(part));
+                server.settle();
+            }
+            let id = server.exchange("/whole");
+            assert!(server.worker.app.contents == [(id, content.to_string(), true)]);
+            server.respond(id, "thanks");
+            assert_eq!(server.response(&mut client).content, "thanks");
+            assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_part_is_one_part_though_another_is_requested() {
+    let mut server = Server::new();
+    server.worker.app.reads_on = false;
+    let mut client = server.connect();
+    client.send(&(post_chunked("/parts") + "5\r\nfirst\r\n"));
+    server.settle();
+    let id = server.exchange("/parts");
+    server.post(id, Command::ReadWhole);
+    for part in ["2\r\n, \r\n", "6\r\nsecond\r\n"] {
+        client.send(part);
+        server.settle();
+        server.post(id, Command::Read);
+        server.settle();
+    }
+    client.send("0\r\n\r\n");
+    server.settle();
+    let parts = [(id, "first".into(), false), (id, ", second".into(), true)];
+    assert_eq!(server.worker.app.contents, parts);
+    server.respond(id, "");
+    assert_eq!(server.response(&mut client).status, 200);
+}
+
+#[test]
 fn content_is_whole_whenever_its_handler_starts_to_read() {
     for size in [HELD - 1, HELD, HELD + 1, 2 * HELD, 100 * HELD] {
         for (is_chunked, ends) in [(false, false), (false, true), (true, false), (true, true)] {

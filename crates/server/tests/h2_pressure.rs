@@ -232,9 +232,14 @@ fn a_stalled_stream_ends_although_the_socket_is_full() {
 
 #[test]
 fn an_upload_whose_window_is_withheld_is_not_late() {
+    expect_in_time("/read/upload");
+    expect_in_time("/whole/upload");
+}
+
+fn expect_in_time(target: &str) {
     let mut it = Connected::new();
     let uploads: Vec<u32> = (0..4)
-        .map(|_| it.client.open("POST", "/read/upload", false))
+        .map(|_| it.client.open("POST", target, false))
         .collect();
     it.settle();
     let mut sent = [0; 4];
@@ -261,6 +266,46 @@ fn an_upload_whose_window_is_withheld_is_not_late() {
         assert_eq!((arrived.status, arrived.reset), (0, None), "{upload}");
     }
     assert!(sent[3] < 2_000_000, "{sent:?}");
+}
+
+/// However they end, the next one may send.
+#[test]
+fn contents_that_handlers_read_as_a_whole_arrive_one_after_the_other() {
+    const BYTES: usize = 3_000_000;
+    let mut it = Connected::new();
+    let targets: Vec<String> = (0..5).map(|number| format!("/whole/{number}")).collect();
+    let streams: Vec<u32> = targets
+        .iter()
+        .map(|target| it.client.open("POST", target, false))
+        .collect();
+    it.settle();
+    let mut sent = [0; 5];
+    for (stream, sent) in streams.iter().zip(&mut sent) {
+        *sent = send_content(&mut it, *stream, BYTES);
+    }
+    assert_eq!(sent[0], BYTES);
+    assert!(sent[2] + sent[3] + sent[4] < 1_000_000, "{sent:?}");
+    for number in 0..targets.len() {
+        let (stream, target) = (streams[number], &targets[number]);
+        sent[number] += send_content(&mut it, stream, BYTES - sent[number]);
+        assert_eq!(sent[number], BYTES, "{target}");
+        let id = it.server.exchange(target);
+        match number {
+            1 => it.client.reset(stream),
+            2 => it.server.respond(id, "enough"),
+            _ => it.client.data(stream, b"", true),
+        }
+        it.settle();
+        let (content, is_last) = it.server.worker.app.content_of(id);
+        match number {
+            1 => assert_eq!(it.server.abort_of(target), Some(Abort::Disconnected)),
+            2 => assert_eq!(it.status(stream), 200),
+            _ => assert_eq!((content.len(), is_last), (BYTES, true)),
+        }
+        it.server.respond(id, "done");
+        it.settle();
+    }
+    assert!(it.server.worker.held_bytes() < 100_000);
 }
 
 #[test]

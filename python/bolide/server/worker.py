@@ -17,13 +17,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from bolide import _core
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
-from bolide.server import forked, importer, lifespan, logs, loop
+from bolide.server import ending, importer, lifespan, logs, loop
 from bolide.server.development import unfit
 from bolide.server.logs import logger
 from bolide.server.process import channel, lifetime
@@ -40,12 +39,6 @@ if TYPE_CHECKING:
 
 EXIT_MISTAKE = 2
 EXIT_STARTUP = 3
-EXIT_APPLICATION = 1
-"""The application has ended its event loop."""
-OURS = os.path.dirname(os.path.dirname(__file__))
-"""The folder of this package."""
-UVLOOP = "uvloop/"
-"""What the frames of its compiled modules are named after."""
 SHUTDOWN_SHARE = 0.1
 """Share of the graceful time for the application's shutdown, after the requests in flight."""
 SHUTDOWN_S_MIN = 0.15
@@ -160,7 +153,13 @@ def _run(job: Job, place: Place, report_fd: int) -> int:
         try:
             return runner.run(_serve(job, service, place, report_fd))
         except SystemExit as error:  # of a request's handler, it is that request's error
-            return _exited(error)
+            return ending.exited(error)
+        except asyncio.CancelledError:
+            return ending.cancelled()
+        except RuntimeError as error:
+            if str(error) != ending.STOPPED:
+                raise
+            return ending.stopped()
 
 
 def _prepare(settings: Settings, number: int) -> None:
@@ -183,12 +182,12 @@ def _prepare(settings: Settings, number: int) -> None:
 
 async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> int:
     own_selector = loop.has_own_selector(job.loop_name)
-    stop = _stop_event(job.lifeline_fd)  # a running startup completes before the shutdown
+    end = ending.Ending(job.lifeline_fd)  # a running startup completes before the shutdown
     redirection = Redirection(job.redirecting, job.listeners, job.settings)
     try:
         await service.startup(own_selector=own_selector)
         logs.keep_enabled()
-        if not stop.is_set():
+        if not end.has_begun:
             await redirection.listen(service, job.listeners)
     except (ConfigError, StartupError, SystemExit, KeyboardInterrupt) as error:
         # From now on TERM ends the process at once.
@@ -211,13 +210,13 @@ async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> in
         _take_what_is_new(place.channel_fd, job.certificates, service)
     if job.certificates is not None:
         _forget_keys(job.certificates)
-    await stop.wait()
+    code = await end.wait()
     within_s = drain_s(job.settings.graceful_timeout_ms / 1000)
     await asyncio.gather(redirection.stop(within_s), service.stop(within_s))
     # A second TERM while the loop closes would make asyncio complain about its closed pipe.
     asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    return 0
+    return code
 
 
 def _take_what_is_new(channel_fd: int, certificates: Certificates | None, service: Service) -> None:
@@ -250,23 +249,6 @@ def _forget_keys(certificates: Certificates) -> None:
     asyncio.get_running_loop().call_later(FORGET_S, _forget_keys, certificates)
 
 
-def _exited(error: SystemExit) -> int:
-    """Log where a task or a callback of the application has ended the event loop."""
-    import traceback
-
-    frames = traceback.extract_tb(error.__traceback__)
-    own = dropwhile(lambda each: _is_outer(each.filename), frames)
-    text = "the application called sys.exit(%r) outside of a request, which ends the worker%s"
-    shown = "".join(traceback.format_list(own)).rstrip()
-    logger.error(text, error.code, f":\n{shown}" if shown else "")
-    return EXIT_APPLICATION
-
-
-def _is_outer(file: str) -> bool:
-    """Return whether a frame is of the server or the event loop, which call the application."""
-    return file.startswith((OURS, os.path.dirname(asyncio.__file__), UVLOOP))
-
-
 def _startup_failure(
     error: ConfigError | StartupError | SystemExit | KeyboardInterrupt,
 ) -> ConfigError | StartupError:
@@ -291,21 +273,6 @@ def drain_s(graceful_s: float) -> float:
     """Return the part of the graceful time, in seconds, for requests in flight."""
     shutdown_s = max(SHUTDOWN_SHARE * graceful_s, SHUTDOWN_S_MIN)
     return graceful_s - min(shutdown_s, graceful_s / 2)
-
-
-def _stop_event(lifeline_fd: int) -> asyncio.Event:
-    """Create an event that is set by TERM and by the supervisor's end."""
-    running = asyncio.get_running_loop()
-    stop = asyncio.Event()
-
-    def supervisor_ended() -> None:
-        running.remove_reader(lifeline_fd)
-        stop.set()
-
-    running.add_signal_handler(signal.SIGTERM, stop.set)
-    forked.restore_term()
-    running.add_reader(lifeline_fd, supervisor_ended)
-    return stop
 
 
 def _report_failure(report_fd: int, code: int, error: ConfigError | StartupError) -> int:

@@ -413,8 +413,10 @@ impl Request {
         })
     }
 
-    /// The next part of the content, as an awaitable; None at the end.
-    fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// The next part of the content, as an awaitable; None at the end. With `whole`, all that follows is one part, which the server holds
+    /// until it is complete.
+    #[pyo3(signature = (whole=false))]
+    fn receive<'py>(&self, py: Python<'py>, whole: bool) -> PyResult<Bound<'py, PyAny>> {
         let (part, source) = self.with(py, |state| {
             if state.comes_in_parts {
                 return (None, state.exchanges.clone().zip(state.id));
@@ -427,7 +429,7 @@ impl Request {
         })?;
         let part = part.transpose()?;
         match source {
-            Some((exchanges, id)) => Part::of(py, exchanges, id),
+            Some(source) => Part::of(py, source, whole),
             None => Ready::with(py, part.map(|part| part.into_any().unbind())),
         }
     }

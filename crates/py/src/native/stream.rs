@@ -17,15 +17,22 @@ use crate::run::exchanges::Exchanges;
 pub(crate) struct Part {
     id: ExchangeId,
     exchanges: Arc<Exchanges>,
+    /// All that follows is one part.
+    whole: bool,
 }
 
 impl Part {
     pub(crate) fn of(
         py: Python<'_>,
-        exchanges: Arc<Exchanges>,
-        id: ExchangeId,
+        (exchanges, id): (Arc<Exchanges>, ExchangeId),
+        whole: bool,
     ) -> PyResult<Bound<'_, PyAny>> {
-        Ok(Bound::new(py, Part { id, exchanges })?.into_any())
+        let part = Part {
+            id,
+            exchanges,
+            whole,
+        };
+        Ok(Bound::new(py, part)?.into_any())
     }
 }
 
@@ -51,7 +58,11 @@ impl Awaitable for Part {
             Some((None, false, true)) | None => Sent::raised(self.exchanges.disconnection(py)),
             Some((None, false, false)) => match self.exchanges.wait_to_read(py, self.id) {
                 Ok(future) => {
-                    self.exchanges.post(py, self.id, Command::Read);
+                    let command = match self.whole {
+                        true => Command::ReadWhole,
+                        false => Command::Read,
+                    };
+                    self.exchanges.post(py, self.id, command);
                     Sent::Yielded(future)
                 }
                 Err(error) => Sent::raised(error),

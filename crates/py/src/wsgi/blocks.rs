@@ -3,6 +3,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple};
+use server::Head;
 
 use super::file_wrapper::{FileWrapper, Remains};
 use super::log;
@@ -41,7 +42,7 @@ impl<'py> Returned<'py> {
     /// # Errors
     /// Any error of the iterable, which is then closed; `TypeError` for a block that is not bytes.
     #[inline]
-    pub(super) fn read(returned: Bound<'py, PyAny>) -> PyResult<Returned<'py>> {
+    pub(super) fn read(returned: Bound<'py, PyAny>, head: Head<'_>) -> PyResult<Returned<'py>> {
         if let Ok(list) = returned.cast_exact::<PyList>() {
             if list.len() == 1 {
                 return Ok(Returned::Whole(Content::Block(block(list.get_item(0)?)?)));
@@ -51,28 +52,29 @@ impl<'py> Returned<'py> {
         if let Ok(tuple) = returned.cast_exact::<PyTuple>() {
             return joined(tuple.iter());
         }
-        Returned::read_iterable(returned)
+        Returned::read_iterable(returned, head)
     }
 
-    fn read_iterable(returned: Bound<'py, PyAny>) -> PyResult<Returned<'py>> {
+    fn read_iterable(returned: Bound<'py, PyAny>, head: Head<'_>) -> PyResult<Returned<'py>> {
+        let title = || log::title(head);
         if let Ok(wrapper) = returned.cast_exact::<FileWrapper>() {
             let remains = wrapper.get().remains(returned.py());
             if !matches!(remains, Ok(None)) {
-                close(&returned);
+                close(&returned, title);
             }
             if let Some(remains) = remains? {
                 return Ok(Returned::File(Box::new(remains)));
             }
         }
-        let blocks = Blocks::of(returned)?;
+        let blocks = Blocks::of(returned, title)?;
         match blocks.next() {
             Ok(Some(first)) => Ok(Returned::Blocks(first, blocks)),
             Ok(None) => {
-                blocks.close();
+                blocks.close(title);
                 Ok(Returned::Whole(Content::Joined(Vec::new())))
             }
             Err(error) => {
-                blocks.close();
+                blocks.close(title);
                 Err(error)
             }
         }
@@ -105,7 +107,7 @@ pub(super) struct Blocks<'py> {
 }
 
 impl<'py> Blocks<'py> {
-    fn of(iterable: Bound<'py, PyAny>) -> PyResult<Blocks<'py>> {
+    fn of(iterable: Bound<'py, PyAny>, title: impl Fn() -> String) -> PyResult<Blocks<'py>> {
         match iterable.try_iter() {
             Ok(iterator) => Ok(Blocks {
                 is_file: iterable.is_exact_instance_of::<FileWrapper>(),
@@ -113,7 +115,7 @@ impl<'py> Blocks<'py> {
                 iterator,
             }),
             Err(error) => {
-                close(&iterable);
+                close(&iterable, title);
                 Err(error)
             }
         }
@@ -151,9 +153,9 @@ impl<'py> Blocks<'py> {
         Ok(None)
     }
 
-    /// Closes the iterable that the application returned: calls its own `close`, not its iterator's.
-    pub(super) fn close(self) {
-        close(&self.iterable);
+    /// Closes the iterable that the application returned: calls its own `close`, not its iterator's. `title` names the request, for the log.
+    pub(super) fn close(self, title: impl Fn() -> String) {
+        close(&self.iterable, title);
     }
 }
 
@@ -164,14 +166,14 @@ pub(super) struct KeptBlocks {
     iterator: Py<PyIterator>,
 }
 
-fn close(iterable: &Bound<'_, PyAny>) {
+fn close(iterable: &Bound<'_, PyAny>, title: impl Fn() -> String) {
     let py = iterable.py();
     let close = match iterable.getattr_opt(pyo3::intern!(py, "close")) {
         Ok(Some(close)) => close,
         Ok(None) => return,
-        Err(error) => return log::failed_to_close(py, &error),
+        Err(error) => return log::failed_to_close(py, &title(), &error),
     };
     if let Err(error) = ffi::call_from_thread(py, close.as_unbound(), []) {
-        log::failed_to_close(py, &error);
+        log::failed_to_close(py, &title(), &error);
     }
 }

@@ -358,7 +358,7 @@ impl State {
 
 #[pymethods]
 impl WsgiCall {
-    #[pyo3(signature = (status, headers, exc_info=None, /))]
+    #[pyo3(signature = (status, headers, exc_info=None))]
     fn start_response<'py>(
         slf: &Bound<'py, Self>,
         status: &Bound<'py, PyAny>,
@@ -427,7 +427,7 @@ fn reraised(exc_info: &Bound<'_, PyAny>) -> PyResult<PyErr> {
 }
 
 pub(super) fn over() -> PyErr {
-    PyRuntimeError::new_err("this request is over: nothing can be sent for it any more")
+    PyRuntimeError::new_err("this request is over, or its application has returned: nothing can be sent for it any more")
 }
 
 /// The application did not call `start_response`.

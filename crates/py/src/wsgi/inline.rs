@@ -142,7 +142,7 @@ impl Inline {
         let app = &self.app;
         let returned = runner.exchanges.lend(py, request.id, responder, || {
             let called = ffi::call_handler(py, app, [environ.as_any(), start_response]);
-            called.and_then(Returned::read)
+            called.and_then(|returned| Returned::read(returned, head))
         });
         self.environs.give_back(environ);
         let call = lent.call.get();
@@ -199,7 +199,7 @@ impl Inline {
                         stream.map(|stream| self.keep(stream, request.id, &first, responder))
                     }
                     nothing_follows => {
-                        blocks.close();
+                        blocks.close(|| log::title(request.head));
                         nothing_follows.map(|_| Outcome::Responded)
                     }
                 }
@@ -453,7 +453,7 @@ impl Stream {
             return;
         };
         let closed = run_in(self.context.bind(py), || {
-            Blocks::bind(py, &kept).close();
+            Blocks::bind(py, &kept).close(|| self.title.clone());
             Ok(())
         });
         if let Err(error) = closed {

@@ -21,9 +21,9 @@ pub(super) fn raised(py: Python<'_>, title: &str, error: &PyErr) {
 
 /// The `close` of what the application returned raised; the response is not affected.
 #[cold]
-pub(super) fn failed_to_close(py: Python<'_>, error: &PyErr) {
-    let message = "close() of what the application returned raised";
-    log(py, "error", (message,), Some(error));
+pub(super) fn failed_to_close(py: Python<'_>, title: &str, error: &PyErr) {
+    let message = "%s: close() of what the application returned raised";
+    log_about(py, "error", (message, title), Some(error));
 }
 
 /// The content does not have the length that Content-Length announced.

@@ -9,7 +9,7 @@ use server::{Command, ExchangeId, Head, HeadMemo, SlowRequests};
 use wire::Method;
 
 use super::blocks::{Blocks, Returned};
-use super::call::{Caller, Framing, Lender, Progress, WsgiCall, not_started};
+use super::call::{Caller, Ending, Framing, Lender, Progress, WsgiCall, not_started};
 use super::environ::{Arrival, Environs};
 use super::input::Input;
 use super::lane::Lane;
@@ -151,8 +151,9 @@ impl Thread {
         let returned = ffi::call_from_thread(py, &self.app, [environ.as_any(), start_response]);
         self.environs.give_back(environ);
         let call = lent.call.get();
+        let mut unclosed = None;
         let posted = returned
-            .and_then(Returned::read)
+            .and_then(|returned| Returned::read(returned, head))
             .and_then(|returned| match returned {
                 Returned::Whole(content) => self.post_whole(py, call, job.id, content.as_bytes()),
                 Returned::File(remains) => {
@@ -162,18 +163,39 @@ impl Thread {
                     Ok(Whole::Complete)
                 }
                 Returned::Blocks(first, blocks) => {
-                    send_blocks(py, call, first.as_bytes(), blocks)?;
-                    Ok(Whole::No)
+                    let sent = send_blocks(py, call, first.as_bytes(), &blocks);
+                    unclosed = Some(blocks);
+                    sent.map(|()| Whole::No)
                 }
             });
         let ending = call.end(py)?;
         self.lender.give_back(py, lent);
+        let ended = self.end(py, job.id, head, posted, ending);
+        if let Some(blocks) = unclosed {
+            if ended.is_err() {
+                self.lane.post(job.id, Command::Fail);
+            }
+            // The client has its response, and does not wait for what the application does then.
+            blocks.close(|| log::title(head));
+        }
+        ended
+    }
+
+    /// Posts the end of a response, unless it is complete.
+    fn end(
+        &self,
+        py: Python<'_>,
+        id: ExchangeId,
+        head: Head<'_>,
+        posted: PyResult<Whole>,
+        ending: Ending,
+    ) -> PyResult<()> {
         let is_short = match posted? {
             Whole::Complete => ending.is_short,
             Whole::Short => true,
             Whole::No => {
-                self.lane.end_spool(job.id);
-                self.lane.post(job.id, Command::Finish);
+                self.lane.end_spool(id);
+                self.lane.post(id, Command::Finish);
                 ending.is_short
             }
         };
@@ -238,14 +260,8 @@ enum Whole {
     No,
 }
 
-/// Sends block after block, and closes their iterable in any case.
-fn send_blocks(py: Python<'_>, call: &WsgiCall, first: &[u8], blocks: Blocks<'_>) -> PyResult<()> {
-    let sent = send_all(py, call, first, &blocks);
-    blocks.close();
-    sent
-}
-
-fn send_all(py: Python<'_>, call: &WsgiCall, first: &[u8], blocks: &Blocks<'_>) -> PyResult<()> {
+/// Sends block after block.
+fn send_blocks(py: Python<'_>, call: &WsgiCall, first: &[u8], blocks: &Blocks<'_>) -> PyResult<()> {
     call.send(py, first)?;
     while !call.with(py, |state| state.is_satisfied(blocks.is_file))? {
         match blocks.next()? {

@@ -55,7 +55,7 @@ impl Unclosed {
             Err(error) if ends_task(py, &error) => runner.keep_fatal(py, error),
             Err(error) => log::raised(py, &self.title(), &error),
         }
-        blocks.close();
+        blocks.close(|| self.title());
         runner.call_ends(py);
     }
 

@@ -5,6 +5,7 @@
 //! | `Start` | is held, as far as the window of its stream allows | the server: it has not started the request (HTTP/2) |
 //! | `Call` | is held until it is complete, then the application is called | the peer, at its pace, unless the server withholds its window |
 //! | `Exchange`, `Wanted` | goes to the handler, which then is `Unasked` | the peer, at its pace |
+//! | `Exchange`, `Whole` | is held until it is complete, then goes to the handler | as `Call` |
 //! | `Exchange`, `Unasked` | is held up to `content_buffer_bytes_max`, or one part is read into the handler's memory: `Ahead` | the handler: it asks, or responds |
 //! | `Exchange`, `Ahead` | is not read | the handler |
 //! | `Nobody` | is discarded | the peer, at its pace |
@@ -36,6 +37,8 @@ pub(crate) const ROOM_BYTES_MAX: usize = 262_144;
 pub(crate) enum Demand {
     /// It waits for a part.
     Wanted,
+    /// It waits for all that follows, as one part, for good.
+    Whole,
     /// It has not asked for the next part.
     Unasked,
     /// The next part is in its memory already, although it has not asked for it.
@@ -170,7 +173,7 @@ impl Inbound {
     pub(crate) fn is_waited_for(&self) -> bool {
         let is_wanted = match self.taker {
             Taker::Start(_) => false,
-            Taker::Exchange { demand, .. } => demand == Demand::Wanted,
+            Taker::Exchange { demand, .. } => matches!(demand, Demand::Wanted | Demand::Whole),
             Taker::Call(_) | Taker::Nobody => true,
         };
         is_wanted && !self.is_complete && !self.is_withheld
@@ -182,8 +185,8 @@ impl Inbound {
         match self.taker {
             Taker::Nobody => true,
             // It goes to its handler, which may finish, and is not held.
-            Taker::Exchange { demand, .. } => demand == Demand::Wanted,
-            Taker::Start(_) | Taker::Call(_) => {
+            Taker::Exchange { demand, .. } if demand != Demand::Whole => demand == Demand::Wanted,
+            Taker::Start(_) | Taker::Call(_) | Taker::Exchange { .. } => {
                 let room_bytes = self.held.capacity() - self.held.len();
                 rest_bytes <= room_bytes as u64 || context.budget.admits(rest_bytes)
             }
@@ -213,7 +216,18 @@ impl Inbound {
         matches!(
             self.taker,
             Taker::Exchange {
-                demand: Demand::Wanted,
+                demand: Demand::Wanted | Demand::Whole,
+                ..
+            }
+        )
+    }
+
+    /// Whether a handler waits for all of it.
+    pub(crate) fn is_read_whole(&self) -> bool {
+        matches!(
+            self.taker,
+            Taker::Exchange {
+                demand: Demand::Whole,
                 ..
             }
         )
@@ -239,9 +253,9 @@ impl Inbound {
         matches!(self.taker, Taker::Start(_) | Taker::Call(_))
     }
 
-    /// Whether the application is to be called when the content is complete.
+    /// Whether it is held until it is complete: the application is to be called then, or its handler waits for all of it.
     pub(crate) fn is_collected(&self) -> bool {
-        matches!(self.taker, Taker::Call(_))
+        matches!(self.taker, Taker::Call(_)) || self.is_read_whole()
     }
 
     /// Whether the application can be called now.
@@ -261,7 +275,8 @@ impl Inbound {
             Taker::Start(_) | Taker::Call(_) | Taker::Nobody => true,
             Taker::Exchange { demand, .. } => {
                 let most = context.limits.content_buffer_bytes_max.max(1);
-                demand != Demand::Ahead && (self.held.len() as u64) < most
+                let has_room = (self.held.len() as u64) < most;
+                demand == Demand::Whole || demand != Demand::Ahead && has_room
             }
         };
         has_room && !self.is_complete
@@ -330,7 +345,7 @@ impl Inbound {
     /// Whether `owed_bytes` more bytes may go to a handler without being held here.
     pub(crate) fn goes_directly(&self, owed_bytes: u64) -> bool {
         let is_within = self.total_bytes.saturating_add(owed_bytes) <= self.bounds.body_bytes_max;
-        let is_read = matches!(self.taker, Taker::Exchange { .. });
+        let is_read = matches!(self.taker, Taker::Exchange { .. }) && !self.is_read_whole();
         is_read && is_within && owed_bytes > 0 && self.held.is_empty()
     }
 
@@ -348,7 +363,7 @@ impl Inbound {
             Demand::Wanted => ROOM_BYTES_MAX as u64,
             // Content that was not asked for is bounded like content that is held.
             Demand::Unasked => context.limits.content_buffer_bytes_max,
-            Demand::Ahead => return None,
+            Demand::Ahead | Demand::Whole => return None,
         };
         if owed_bytes < ROOM_BYTES_MIN || !self.goes_directly(owed_bytes) {
             return None;
@@ -415,6 +430,7 @@ impl Inbound {
         match (demand, part) {
             _ if !has_some && !self.is_complete => Handed::Kept,
             (Demand::Wanted, _) => Handed::ToReader,
+            (Demand::Whole, _) if self.is_complete => Handed::ToReader,
             (_, Part::InRoom(_)) => Handed::Ahead,
             _ => Handed::Kept,
         }
@@ -436,10 +452,17 @@ impl Inbound {
         self.is_complete && is_taken
     }
 
-    /// The handler asks for a part. Returns false if it is not the handler of this content.
-    pub(crate) fn ask(&mut self, asker: ExchangeId, context: &Context) -> bool {
+    /// The handler asks for a part, or for all that follows. Returns false if it is not the handler of this content.
+    pub(crate) fn ask(&mut self, asker: ExchangeId, whole: bool, context: &Context) -> bool {
         match &mut self.taker {
-            Taker::Exchange { id, demand } if *id == asker => *demand = Demand::Wanted,
+            Taker::Exchange { id, demand } if *id == asker => {
+                // The windows of what is held for it are given already.
+                let is_whole = whole || *demand == Demand::Whole;
+                *demand = match is_whole {
+                    true => Demand::Whole,
+                    false => Demand::Wanted,
+                };
+            }
             _ => return false,
         }
         self.ahead_bytes = 0;
@@ -452,6 +475,7 @@ impl Inbound {
         self.taker = Taker::Nobody;
         self.held = Vec::new();
         self.ahead_bytes = 0;
+        self.is_withheld = false;
         self.discarded_since_ms = context.clock.now_ms();
         self.update_pace(context);
     }

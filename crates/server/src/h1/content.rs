@@ -170,6 +170,10 @@ impl H1 {
             return;
         };
         let inbound = &mut incoming.inbound;
+        let lent_bytes = match inbound.is_read_whole() {
+            true => inbound.waiting_bytes(),
+            false => 0,
+        };
         let handed = inbound.hand_over(part, turn.context, turn.app);
         if handed == Handed::Refused {
             return self.content_lacks_memory(turn);
@@ -179,6 +183,7 @@ impl H1 {
         {
             reader.exchange.record.received(inbound.total_bytes());
             if handed == Handed::ToReader {
+                reader.exchange.lend(lent_bytes);
                 reader.exchange.started_ms = turn.context.clock.now_ms();
             }
         }
@@ -331,13 +336,18 @@ impl H1 {
         }
     }
 
-    /// A handler asks for the next part of its content.
-    pub(super) fn read_more<A: App>(&mut self, turn: &mut Turn<'_, A>, asker: ExchangeId) {
+    /// A handler asks for the next part of its content, or for all that follows.
+    pub(super) fn read_more<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        asker: ExchangeId,
+        whole: bool,
+    ) {
         let Reading::Content(incoming) = &mut self.reading else {
             return;
         };
         let inbound = &mut incoming.inbound;
-        if !inbound.ask(asker, turn.context) {
+        if !inbound.ask(asker, whole, turn.context) {
             return;
         }
         let has_content = inbound.holds_some() || !self.input.is_empty();

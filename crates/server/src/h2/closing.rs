@@ -153,6 +153,7 @@ impl H2 {
     pub(super) fn forget<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
         self.remember_reset(index);
         self.drop_stream(turn, index, Abort::Disconnected);
+        self.give_oldest_window(turn);
     }
 
     /// Remembers a stream that is reset while its client may still send to it.

@@ -169,6 +169,7 @@ impl H2 {
             Part::Received(part) => part.len(),
             Part::InRoom(bytes) => bytes,
         };
+        let was_whole = inbound.is_read_whole();
         let handed = guarded(|| inbound.hand_over(part, turn.context, turn.app));
         let Some(handed) = handed else {
             return self.handler_panicked(turn, index);
@@ -179,6 +180,12 @@ impl H2 {
             Handed::Refused => {
                 turn.context.note_shortage(bytes);
                 return self.refuse_content(turn, index, (503, NO_MEMORY));
+            }
+            Handed::ToReader if was_whole => {
+                stream.exchange.started_ms = turn.context.clock.now_ms();
+                stream.exchange.lend(bytes);
+                self.content_is_over(index);
+                return self.give_oldest_window(turn);
             }
             Handed::ToReader | Handed::Ahead => {
                 stream.exchange.started_ms = turn.context.clock.now_ms();
@@ -225,8 +232,8 @@ impl H2 {
         }
     }
 
-    /// A handler asks for the next part of its content.
-    pub(super) fn read_more<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+    /// A handler asks for the next part of its content, or for all that follows.
+    pub(super) fn read_more<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, whole: bool) {
         let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
@@ -235,12 +242,17 @@ impl H2 {
         let Some(inbound) = &mut stream.inbound else {
             return;
         };
-        if !inbound.ask(asker, turn.context) {
+        let was_whole = inbound.is_read_whole();
+        if !inbound.ask(asker, whole, turn.context) {
             return;
         }
+        let (is_whole, bytes) = (inbound.is_read_whole(), inbound.waiting_bytes() as u32);
         let owes_continue = std::mem::take(&mut inbound.owes_continue);
         if owes_continue && !inbound.holds_some() && is_waiting {
             self.push_continue(id);
+        }
+        if is_whole && !was_whole {
+            self.give_window_of_call(turn, index, bytes);
         }
         self.hand_over(turn, index, Part::Held);
     }
@@ -282,10 +294,7 @@ impl H2 {
         }
         let inbound = stream.inbound.as_ref();
         let is_called = !inbound.is_some_and(|inbound| inbound.is_for_call());
-        self.release_content(turn.context, index);
-        if !is_called {
-            self.give_oldest_window(turn);
-        }
+        self.release_content(turn, index);
         let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
@@ -307,18 +316,28 @@ impl H2 {
     }
 
     /// Discards the content of a request that has its response, or will not be read. The window opens for what was held.
-    pub(super) fn release_content(&mut self, context: &Context, index: usize) {
-        let stream = self.streams.get_mut(index);
-        let Some(inbound) = stream.and_then(|stream| stream.inbound.as_mut()) else {
+    pub(super) fn release_content<A: App>(&mut self, turn: &Turn<'_, A>, index: usize) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let Some(inbound) = &mut stream.inbound else {
             return;
         };
         if matches!(inbound.taker, Taker::Nobody) {
             return;
         }
-        let held_bytes = inbound.waiting_bytes();
-        inbound.release(context);
-        if held_bytes > 0 && inbound.may_discard(context) {
-            self.give_stream_window(index, held_bytes as u32, context);
+        let (was_collected, mut held_bytes) = (inbound.is_collected(), inbound.waiting_bytes());
+        if was_collected {
+            // Their window was given, or is withheld.
+            stream.receive_window.stop_withholding();
+            held_bytes = 0;
+        }
+        inbound.release(turn.context);
+        if (held_bytes > 0 || was_collected) && inbound.may_discard(turn.context) {
+            self.give_stream_window(index, held_bytes as u32, turn.context);
+        }
+        if was_collected {
+            self.give_oldest_window(turn);
         }
     }
 

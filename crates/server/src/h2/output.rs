@@ -270,7 +270,7 @@ impl H2 {
         };
         let record = std::mem::take(&mut stream.exchange.record);
         turn.context.complete(record);
-        self.release_content(turn.context, index);
+        self.release_content(turn, index);
         let Some(stream) = self.streams.get_mut(index) else {
             return false;
         };

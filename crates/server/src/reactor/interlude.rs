@@ -88,7 +88,8 @@ impl<A: App> Worker<A> {
             // The application takes content: commands posted after that one wait for it. What is sent to a subscriber follows what was
             // published before.
             let is_after_publication = has_left_publication && command.is_of_websocket();
-            if matches!(command, Command::Read | Command::Open(_))
+            if command.is_read()
+                || matches!(command, Command::Open(_))
                 || is_after_publication
                 || later.contains(&id)
             {

@@ -62,6 +62,50 @@ fn filled(server: &mut Server) -> Vec<(Client, usize)> {
 }
 
 #[test]
+fn content_that_a_handler_reads_as_a_whole_counts_until_its_response() {
+    let (mut server, _) = with_budget();
+    let mut clients = Vec::new();
+    for number in 0..6 {
+        let mut client = server.connect();
+        client.send(&announced(&format!("whole/{number}"), MIB));
+        server.settle();
+        assert_eq!(send_content(&mut server, &mut client, MIB), MIB);
+        clients.push(client);
+        let held = server.worker.held_bytes() as usize;
+        assert!((number + 1) * MIB <= held && held < (number + 1) * (MIB + 8192));
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let id = server.exchange(&format!("/whole/{number}"));
+        assert_eq!(server.worker.app.content_of(id).0.len(), MIB);
+        server.respond(id, "");
+        assert_eq!(server.response_to(client, "POST").status, 200);
+    }
+    assert!(server.worker.held_bytes() < 10_000);
+}
+
+#[test]
+fn those_that_hold_most_end_though_their_handlers_wait_for_them() {
+    let (mut server, clock) = with_budget();
+    let mut clients = Vec::new();
+    while server.worker.held_bytes() <= (BUDGET / 16 * 13) as u64 {
+        let mut client = server.connect();
+        let target = format!("whole/{}", clients.len());
+        client.send(&announced(&target, 2 * MIB));
+        server.settle();
+        send_content(&mut server, &mut client, MIB + 100_000);
+        clients.push(client);
+    }
+    clock.fetch_add(PATIENCE_MS, Ordering::Relaxed);
+    server.settle();
+    server.settle();
+    let ended = server.worker.app.aborted.len();
+    assert!(ended > 0 && ended < clients.len(), "{ended}");
+    let refused = clients.iter_mut().filter_map(|it| it.take_response("POST"));
+    let statuses: Vec<u16> = refused.map(|response| response.status).collect();
+    assert_eq!(statuses, vec![503; ended]);
+}
+
+#[test]
 fn near_the_budget_new_content_is_refused_and_everything_else_is_served() {
     let (mut server, _) = with_budget();
     let clients = filled(&mut server);

@@ -18,7 +18,7 @@ pub(crate) struct Called {
 }
 
 /// The first segment of the path says what it does. `later` and `push` respond through the mailbox when the test does so. `parts` requests
-/// content at once and again with each part. `read` needs the whole content. `big/N` responds with N bytes, `pull/N` streams N parts.
+/// content at once and again with each part, `whole` all of it as one part. `read` needs the whole content. `big/N` responds with N bytes, `pull/N` streams N parts.
 /// `ahead` responds and has more work to do after that. `begun/N` sends N parts during the call and continues through the mailbox. `open`
 /// does not end its content. `slow` takes so long that another thread sends meanwhile. `file` posts the next of `files` during the call.
 /// A WebSocket below `ws/` is accepted at once, and `ws/echo` sends back what arrives during the call, `ws/post` through the mailbox,
@@ -208,6 +208,10 @@ impl App for TestApp {
             }
             ("parts", _) => {
                 self.mailbox.post(request.id, Command::Read);
+                Outcome::Pending
+            }
+            ("whole", _) => {
+                self.mailbox.post(request.id, Command::ReadWhole);
                 Outcome::Pending
             }
             ("file", _) => {

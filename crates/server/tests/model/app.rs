@@ -279,7 +279,11 @@ impl<'a> ModelApp<'a> {
         let exchange = &mut self.exchanges[index];
         exchange.delivered += bytes;
         exchange.has_all = is_last;
-        if std::mem::take(&mut exchange.asks) {
+        if exchange.collects && !is_last {
+            if std::mem::replace(&mut exchange.was_ahead, true) {
+                self.violate(|| "a part of a content that was requested as a whole".to_string());
+            }
+        } else if std::mem::take(&mut exchange.asks) {
             exchange.progress_ms = now_ms;
             exchange.is_ahead = false;
         } else if std::mem::replace(&mut exchange.is_ahead, true) {

@@ -110,6 +110,10 @@ pub(crate) struct Exchange {
     /// A `Read` has not been fulfilled.
     pub(crate) asks: bool,
     pub(crate) has_asked: bool,
+    /// It has asked for the rest as one part.
+    pub(crate) collects: bool,
+    /// A part was read ahead since, before the server knew.
+    pub(crate) was_ahead: bool,
     /// It has a part that it did not ask for.
     pub(crate) is_ahead: bool,
     pub(crate) delivered: usize,
@@ -152,6 +156,8 @@ impl Exchange {
             wait: Wait::Nothing,
             asks: false,
             has_asked: false,
+            collects: false,
+            was_ahead: false,
             is_ahead: false,
             delivered: 0,
             has_all: false,

@@ -389,7 +389,9 @@ fn of_quiet_exchange(app: &ModelApp<'_>, exchange: &Exchange, walk: &Walk) -> Re
     let facts = &app.facts[exchange.conversation];
     let has_all = facts.has_offered_all(mark);
     let has_more = match request.content {
-        Content::Length(length) => (facts.offered - mark.head_end).min(length) > exchange.delivered,
+        Content::Length(length) if !exchange.collects => {
+            (facts.offered - mark.head_end).min(length) > exchange.delivered
+        }
         _ => has_all && !exchange.has_all,
     };
     let is_until_end = exchange

@@ -87,6 +87,7 @@ impl ModelApp<'_> {
             (Move::Read, _) if reads => self.ask(index),
             (Move::ReadPart, _) if reads => self.ask_and_wait(index, Wait::Part),
             (Move::ReadWhole, _) if reads => self.ask_and_wait(index, Wait::Whole),
+            (Move::Collect, _) if reads && !self.exchanges[index].asks => self.collect(index),
             (Move::PanicInContent, _) if reads => {
                 self.exchanges[index].panics_in_content = true;
                 self.ask(index);
@@ -131,8 +132,17 @@ impl ModelApp<'_> {
             exchange.promise_continue();
         }
         if !asks {
-            self.post(index, Command::Read);
+            let command = match self.exchanges[index].collects {
+                true => Command::ReadWhole,
+                false => Command::Read,
+            };
+            self.post(index, command);
         }
+    }
+
+    fn collect(&mut self, index: usize) {
+        self.exchanges[index].collects = true;
+        self.ask_and_wait(index, Wait::Whole);
     }
 
     fn ask_and_wait(&mut self, index: usize, wait: Wait) {

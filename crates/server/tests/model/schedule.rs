@@ -172,8 +172,10 @@ pub(crate) enum Move {
     Read,
     /// Asks for a part of the content and waits for it.
     ReadPart,
-    /// Reads to the end of the content.
+    /// Reads to the end of the content, part by part.
     ReadWhole,
+    /// Asks for the rest of the content as one part, and waits for it.
+    Collect,
     /// Panics when the next part arrives.
     PanicInContent,
     Inform,

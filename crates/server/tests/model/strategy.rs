@@ -227,6 +227,7 @@ fn next_move(profile: Profile) -> BoxedStrategy<Move> {
         (reads, Move::Read),
         (reads, Move::ReadPart),
         (reads, Move::ReadWhole),
+        (reads, Move::Collect),
         (profile.failures, Move::PanicInContent),
         (1, Move::Inform),
         (2, Move::Begin),

@@ -1,0 +1,49 @@
+"""Handlers that end the event loop, and a stream that ends as sse-starlette's do."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+from bolide import App, Request, Response
+
+app = App()
+
+
+@app.get("/")
+async def root(request: Request) -> str:
+    """Respond at once."""
+    return "root"
+
+
+@app.get("/cancel")
+async def cancel(request: Request) -> str:
+    """Cancel every task, those of the server too."""
+    for task in asyncio.all_tasks():
+        task.cancel()
+    await asyncio.sleep(0)
+    return "never"
+
+
+@app.get("/stop")
+async def stop(request: Request) -> str:
+    """Stop the event loop."""
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(60)
+    return "never"
+
+
+@app.get("/events")
+async def events(request: Request) -> Response:
+    """Send until the server is to exit, which the handler of TERM knows."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        handler: Any = signal.getsignal(signal.SIGTERM)
+        yield b"begun"
+        while not handler.__self__.should_exit:
+            await asyncio.sleep(0.01)
+        yield b", ended"
+
+    return Response(stream())

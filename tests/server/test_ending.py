@@ -1,0 +1,51 @@
+"""What ends a worker besides its supervisor, and how others know that it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+
+import pytest
+from support.server import Start
+
+LOOPS = ("asyncio", "uvloop")
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    ("target", "line"),
+    [
+        ("/cancel", r"the application cancelled the main task of the event loop, which ends the"),
+        ("/stop", r"the application called loop\.stop\(\), which ends the worker"),
+    ],
+)
+def test_an_application_that_ends_the_loop_is_named_and_its_worker_replaced(
+    start: Start, loop: str, target: str, line: str
+) -> None:
+    server = start("ending.py", "--loop", loop)
+    [first] = server.workers()
+    with server.connect() as client, contextlib.suppress(ConnectionError, AssertionError):
+        client.get(target)
+    server.wait_line(line)
+    server.wait_line(r"worker 1 \(pid \d+\) ended: exit status 1; the next one starts in")
+    with server.connect() as client:
+        assert client.get("/").content == b"root"
+    assert first not in server.workers()
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert server.errors.count("which ends the worker") == 1
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_endless_streams_can_end_when_term_arrives(start: Start, loop: str) -> None:
+    server = start("ending.py", "--loop", loop, "--graceful-timeout-ms", "60000")
+    with server.connect() as client:
+        client.send(b"GET /events HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert client.read_head().status == 200
+        client.read_until(b"begun\r\n")
+        began = time.monotonic()
+        server.signal(signal.SIGTERM)
+        client.read_until(b", ended\r\n0\r\n\r\n")
+    assert server.wait() == 0
+    assert time.monotonic() - began < 20

@@ -1,0 +1,29 @@
+"""What an application does after its response: no client waits for it, and no shutdown cuts it off."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from support.server import Start
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_a_thread_that_a_view_has_started_finishes_before_the_worker_ends(
+    start: Start, threads: str
+) -> None:
+    server = start("wsgi/after.py", "--threads", threads)
+    with server.connect() as client:
+        assert client.get("/thread").content == b"done"
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "the work is done\n" in server.errors
+
+
+def test_a_response_is_complete_before_its_iterable_is_closed(start: Start) -> None:
+    server = start("wsgi/after.py", "--threads", "2")
+    with server.connect() as client, server.connect() as other:
+        reply = client.get("/close")
+        assert (reply.get("transfer-encoding"), reply.content) == ("chunked", b"first, last")
+        assert other.get("/release").content == b"done"
+        server.wait_line(r"GET /close: close\(\) of what the application returned raised")
