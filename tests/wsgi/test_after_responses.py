@@ -1,10 +1,11 @@
-"""What an application does after its response: no client waits for it, and no shutdown cuts it off."""
+"""What an application does after its response: nobody waits for it, and nothing cuts it off."""
 
 from __future__ import annotations
 
 import signal
 
 import pytest
+
 from support.server import Start
 
 

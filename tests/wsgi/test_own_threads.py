@@ -9,7 +9,10 @@ LONG_BYTES = 64_000_000
 """More than sockets hold."""
 SPOOLED_BYTES_MAX = 100_000
 OPTIONS = ("--threads", "2", "--spool-bytes-max", str(SPOOLED_BYTES_MAX))
-WRITE_OVER = b"RuntimeError: this request is over, or its application has returned: nothing can be sent for it any more"
+WRITE_OVER = (
+    b"RuntimeError: this request is over, or its application has returned: "
+    b"nothing can be sent for it any more"
+)
 READ_OVER = b"RuntimeError: this request is over: its content cannot be read any more"
 
 

@@ -87,7 +87,7 @@ fn connections_over_the_limit_are_reported() {
     let mut surplus = server.connect();
     server.response(&mut surplus);
     server.pass();
-    let line = "refused 1 connection with 503: connections_max (1) are open";
+    let line = "refused 1 connection: connections_max (1) are open";
     assert_eq!(server.worker.app.refusals, [line]);
 }
 

@@ -565,7 +565,7 @@ fn connections_over_the_limit_are_closed() {
     surplus.tls.pull(&surplus.socket);
     assert_eq!(surplus.tls.end, Some(End::Silent));
     server.pass();
-    let line = "refused 1 connection with 503: connections_max (1) are open";
+    let line = "refused 1 connection: connections_max (1) are open";
     assert_eq!(server.worker.app.refusals, [line]);
     first.send(&get("/a"));
     first.expect(&mut server, "/a");

@@ -55,8 +55,8 @@ class WsgiApplication:
     def _start(self, target: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
         thread.start()
-        # Threads of the application inherit this: what they do is finished before the process ends, as
-        # under gunicorn. This one was started as a daemon, and is not waited for.
+        # The application's threads inherit this: what they do is finished before the process ends,
+        # as under gunicorn. This one was started as a daemon, and is not waited for.
         thread._daemonic = False  # type: ignore[attr-defined]
         self._threads.append(thread)
 

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any
 from bolide import _core
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
-from bolide.server import ending, importer, lifespan, logs, loop
+from bolide.server import importer, lifespan, logs, loop
 from bolide.server.development import unfit
-from bolide.server.logs import logger
-from bolide.server.process import channel, lifetime
+from bolide.server.process import channel, ending, lifetime
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
 
@@ -146,6 +145,11 @@ def _run(job: Job, place: Place, report_fd: int) -> int:
         if _is_shown(error, job, place):
             raise unfit.UnfitError(error) from error
         return _report_failure(report_fd, EXIT_MISTAKE, error)
+    return _run_loop(job, service, place, report_fd)
+
+
+def _run_loop(job: Job, service: Service, place: Place, report_fd: int) -> int:
+    """Run the event loop until the worker ends, or the application ends it."""
     with asyncio.Runner(
         loop_factory=lambda: loop.new(job.loop_name, service.server),
         debug=job.settings.debug or None,

@@ -19,8 +19,8 @@ const TELETEX_STRING: u8 = 0x14;
 const UTF8_STRINGS: [u8; 5] = [0x0c, 0x13, 0x16, 0x12, 0x1a];
 const SUBJECT_ALT_NAME: &[u8] = b"\x55\x1d\x11";
 const COMMON_NAME: &[u8] = b"\x55\x04\x03";
-/// The types of names that have a short name in RFC 4514 section 3.
-const SHORT_NAMES: [(&[u8], &str); 9] = [
+/// The types of names that have a short name in RFC 4514 section 3, and one that OpenSSL, Apache and nginx name.
+const SHORT_NAMES: [(&[u8], &str); 10] = [
     (COMMON_NAME, "CN"),
     (b"\x55\x04\x07", "L"),
     (b"\x55\x04\x08", "ST"),
@@ -30,6 +30,7 @@ const SHORT_NAMES: [(&[u8], &str); 9] = [
     (b"\x55\x04\x09", "STREET"),
     (b"\x09\x92\x26\x89\x93\xf2\x2c\x64\x01\x19", "DC"),
     (b"\x09\x92\x26\x89\x93\xf2\x2c\x64\x01\x01", "UID"),
+    (b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x01", "emailAddress"),
 ];
 
 /// A certificate whose outline could be read.

@@ -427,7 +427,9 @@ fn reraised(exc_info: &Bound<'_, PyAny>) -> PyResult<PyErr> {
 }
 
 pub(super) fn over() -> PyErr {
-    PyRuntimeError::new_err("this request is over, or its application has returned: nothing can be sent for it any more")
+    PyRuntimeError::new_err(
+        "this request is over, or its application has returned: nothing can be sent for it any more",
+    )
 }
 
 /// The application did not call `start_response`.

@@ -349,12 +349,14 @@ impl Refusal {
                 _ => format!("ended {count} HTTP/2 connections, the last: {reason}"),
             };
         }
-        let what = if status == SURPLUS {
-            "connection"
-        } else {
-            "request"
-        };
-        let mut line = format!("refused {count} {what}{plural} with {status}: ");
+        if status == SURPLUS {
+            // Some get 503, and others are closed at once.
+            let most = limits.connections_max;
+            return format!(
+                "refused {count} connection{plural}: connections_max ({most}) are open"
+            );
+        }
+        let mut line = format!("refused {count} request{plural} with {status}: ");
         // Writing to a String cannot fail.
         let _ = match status {
             413 => write!(
@@ -371,11 +373,6 @@ impl Refusal {
                 line,
                 "header section over header_section_bytes_max ({}) or field_lines_max ({})",
                 limits.header_section_bytes_max, limits.field_lines_max
-            ),
-            SURPLUS => write!(
-                line,
-                "connections_max ({}) are open",
-                limits.connections_max
             ),
             _ if count == 1 => write!(line, "{}", self.reason),
             _ => write!(line, "the last: {}", self.reason),
@@ -410,7 +407,7 @@ mod tests {
             [
                 "refused 2 requests with 413: content over body_bytes_max (16777216)",
                 "refused 1 request with 400: Host is missing.",
-                "refused 1 connection with 503: connections_max (16384) are open",
+                "refused 1 connection: connections_max (16384) are open",
             ]
         );
         assert_eq!(refusals.wait_ms(1000 + PAUSE_MS), None);

@@ -166,6 +166,11 @@ impl TestApp {
         Outcome::Begun
     }
 
+    fn ask(&mut self, id: ExchangeId, command: Command) -> Outcome {
+        self.mailbox.post(id, command);
+        Outcome::Pending
+    }
+
     /// Responds when another thread has sent what waits for the end of the call.
     fn respond_slowly(&mut self, target: &str, responder: &mut Responder) -> Outcome {
         std::thread::scope(|scope| {
@@ -206,14 +211,8 @@ impl App for TestApp {
                 self.running.push(request.id);
                 Outcome::Pending
             }
-            ("parts", _) => {
-                self.mailbox.post(request.id, Command::Read);
-                Outcome::Pending
-            }
-            ("whole", _) => {
-                self.mailbox.post(request.id, Command::ReadWhole);
-                Outcome::Pending
-            }
+            ("parts", _) => self.ask(request.id, Command::Read),
+            ("whole", _) => self.ask(request.id, Command::ReadWhole),
             ("file", _) => {
                 self.post_file(request.id);
                 Outcome::Pending

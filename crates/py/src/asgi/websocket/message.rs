@@ -136,18 +136,16 @@ pub(super) fn read_accept(
         let name: String = name
             .extract()
             .map_err(|_| PyTypeError::new_err("send(): the subprotocol is a str"))?;
-        if !offered.iter().any(|own| own == name.as_bytes()) {
-            return Err(PyValueError::new_err(format!(
-                "send(): the client does not offer the subprotocol {name:?}"
-            )));
-        }
-        opening.subprotocol = Some(name.into_bytes());
+        choose(&mut opening, name.as_bytes(), offered)?;
     }
     if let Some(headers) = given(message, "headers")? {
         for_each_header(&headers, |name, value| {
+            if name.eq_ignore_ascii_case(b"sec-websocket-protocol") {
+                return choose(&mut opening, value, offered);
+            }
             if is_of_handshake(name) {
                 return Err(PyValueError::new_err(format!(
-                    "send(): the server sets {} itself; a subprotocol has its own key",
+                    "send(): the server sets {} itself",
                     name.escape_ascii()
                 )));
             }
@@ -158,6 +156,27 @@ pub(super) fn read_accept(
         })?;
     }
     Ok((opening, ours))
+}
+
+/// Chooses the subprotocol: with its key, or with its header as under uvicorn.
+fn choose(opening: &mut Opening, name: &[u8], offered: &[Vec<u8>]) -> PyResult<()> {
+    if !offered.iter().any(|own| own == name) {
+        let name = String::from_utf8_lossy(name);
+        return Err(PyValueError::new_err(format!(
+            "send(): the client does not offer the subprotocol {name:?}"
+        )));
+    }
+    if opening
+        .subprotocol
+        .as_deref()
+        .is_some_and(|chosen| chosen != name)
+    {
+        return Err(PyValueError::new_err(
+            "send(): a WebSocket has one subprotocol",
+        ));
+    }
+    opening.subprotocol = Some(name.to_vec());
+    Ok(())
 }
 
 /// Reads `websocket.close`: the code and the reason.

@@ -13,7 +13,7 @@ from bolide.server.logs import logger
 
 EXIT_APPLICATION = 1
 """The application has ended its event loop."""
-OURS = os.path.dirname(os.path.dirname(__file__))
+OURS = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 """The folder of this package."""
 UVLOOP = "uvloop/"
 """What the frames of its compiled modules are named after."""
@@ -37,7 +37,7 @@ class Ending:
         self._lifeline_fd = lifeline_fd
         running = asyncio.get_running_loop()
         running.add_signal_handler(signal.SIGTERM, self._begin)
-        # The loop's own handler does nothing: it is told by a descriptor.
+        # The loop's own handler does nothing: the loop reads the signal from a descriptor.
         signal.signal(signal.SIGTERM, self.handle_exit)
         signal.siginterrupt(signal.SIGTERM, False)
         forked.restore_term()
@@ -79,7 +79,7 @@ def cancelled() -> int:
     """Log that the application has cancelled the server's own task, and return the exit status."""
     logger.error(
         "the application cancelled the main task of the event loop, which ends the worker: "
-        "asyncio.all_tasks() contains tasks of the server and of other requests; cancel only your own"
+        "asyncio.all_tasks() contains tasks of the server and of other requests; cancel only yours"
     )
     return EXIT_APPLICATION
 

@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+
 from support.server import Start
 
 LOOPS = ("asyncio", "uvloop")
@@ -23,7 +24,7 @@ LOOPS = ("asyncio", "uvloop")
 def test_an_application_that_ends_the_loop_is_named_and_its_worker_replaced(
     start: Start, loop: str, target: str, line: str
 ) -> None:
-    server = start("ending.py", "--loop", loop)
+    server = start("tasks/ending.py", "--loop", loop)
     [first] = server.workers()
     with server.connect() as client, contextlib.suppress(ConnectionError, AssertionError):
         client.get(target)
@@ -39,7 +40,7 @@ def test_an_application_that_ends_the_loop_is_named_and_its_worker_replaced(
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_endless_streams_can_end_when_term_arrives(start: Start, loop: str) -> None:
-    server = start("ending.py", "--loop", loop, "--graceful-timeout-ms", "60000")
+    server = start("tasks/ending.py", "--loop", loop, "--graceful-timeout-ms", "60000")
     with server.connect() as client:
         client.send(b"GET /events HTTP/1.1\r\nHost: test\r\n\r\n")
         assert client.read_head().status == 200

@@ -1,5 +1,6 @@
 //! What one pass may do, and what it leaves to the next: posted commands, deadlines, and the ends of connections.
 
+#[path = "../harness/mod.rs"]
 mod harness;
 
 use std::io::Read as _;
