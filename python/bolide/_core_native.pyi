@@ -141,8 +141,11 @@ class Request:
     def read(self) -> bytes:
         """Return the whole content; in `def` handlers only."""
 
-    def receive(self) -> Awaitable[bytes | None]:
+    def receive(self, whole: bool = False) -> Awaitable[bytes | None]:
         """Receive the next part of the content, None at its end.
+
+        Args:
+            whole: All that follows is one part, which the server holds until it is complete.
 
         Raises:
             ClientDisconnected: The client has disconnected, or the response is complete.
@@ -173,7 +176,7 @@ class WebSocket(Request):
 
     def _accept(self, subprotocol: str | None, fields: bytes) -> Awaitable[None]: ...
     def _reject(self, response: Any) -> Awaitable[None]: ...
-    def receive(self) -> Awaitable[Any]:
+    def receive(self) -> Awaitable[Any]:  # type: ignore[override]
         """Receive the next message: a str for text, bytes for binary data.
 
         Raises:

@@ -116,6 +116,9 @@ def test_a_certificate_without_a_key_and_the_reverse(files: Files) -> None:
         f"key: {key} has no certificate; give the file with its certificate too "
         "(--certificate PATH)"
     )
+    assert refusal(certificate="self-signed", key=key).endswith(
+        "; self-signed has a key of its own"
+    )
     assert "has no certificate" in refusal(certificate=certificate, key=[key, key])
     assert mistake("--key", key).endswith("(--certificate PATH)")
     empty = "the path is empty; give one (is a variable not set?)"
@@ -240,6 +243,11 @@ def test_options_that_need_others(files: Files) -> None:
     pair = {"certificate": files.certificate, "key": files.key}
     assert "give client_certificate too" in refusal(**pair, client_ca="ca.pem")
     assert "(--client-ca PATH)" in refusal(**pair, client_certificate="required")
+    given = {"certificate": "self-signed", "port": 8443, "redirect_to_https": "127.0.0.1:8443"}
+    assert refusal(**given) == (
+        "redirect_to_https: 127.0.0.1:8443 is where the application is served; give an address "
+        "of its own for clients that use http"
+    )
     found = refusal(redirect_to_https="127.0.0.1:0")
     assert found.startswith("redirect_to_https: the server does not use TLS; ")
     passwords = ["one", "two"]

@@ -530,6 +530,7 @@ def resolve(
     tls.check(values)
     core = {name: values.pop(name) for name, *_ in _core.settings()}
     resolved = Settings(core=core, channel=channel, **values)
+    tls.check_redirection(resolved)
     proxies.check(resolved)
     resolved.check_request_ids()
     admission.check(resolved)

@@ -7,10 +7,13 @@ tables `[[tls]]` of a file. This module reads no file that an option names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from bolide.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bolide.config.settings import Settings
 
 SELF_SIGNED = "self-signed"
 """The certificate that the server makes itself, for development."""
@@ -69,9 +72,10 @@ def pairs(
         else:
             found.append(Pair(certificate, remaining.pop(0)))
     if remaining:
+        instead = f"; {SELF_SIGNED} has a key of its own" if SELF_SIGNED in certificates else ""
         raise ConfigError(
             f"key: {remaining[0]} has no certificate; give the file with its certificate too "
-            "(--certificate PATH)"
+            f"(--certificate PATH){instead}"
         )
     return _with_passwords(found, passwords)
 
@@ -166,4 +170,19 @@ def check(values: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"{name}: the server does not use TLS; give a certificate and its key too "
                 "(--certificate PATH --key PATH)"
+            )
+
+
+def check_redirection(settings: Settings) -> None:
+    """Refuse to redirect clients from an address where they are served.
+
+    Raises:
+        ConfigError: there is such an address.
+    """
+    served = {replace(each, scheme="") for each in settings.addresses if each.port or each.path}
+    for each in settings.redirect_to_https:
+        if replace(each, scheme="") in served:
+            raise ConfigError(
+                f"redirect_to_https: {each} is where the application is served; give an address of "
+                "its own for clients that use http"
             )

@@ -67,7 +67,12 @@ def call(option: str, target: str, settings: Settings, number: int) -> None:
     """
     if not all(target.partition(":")):
         raise ConfigError(f"{option}: {target!r} names no function; give MODULE:FUNCTION")
-    found, name = find(target, settings, "")
+    try:
+        found, name = find(target, settings, "")
+    except LoadError:
+        raise
+    except ConfigError as error:
+        raise ConfigError(f"{option}: {error}") from None
     if not callable(found) or is_coroutine_function(found):
         what = f"{option}: {name} is {described(found)}"
         raise ConfigError(f"{what}; give a function that is not a coroutine function")

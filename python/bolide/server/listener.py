@@ -177,7 +177,8 @@ def _open_tcp(address: Address) -> list[Listener]:
             flags=socket.AI_PASSIVE,
         )
     except OSError as error:
-        raise ConfigError(f"cannot listen on {address}: {error.strerror}") from None
+        remedy = "give an address of this machine, or a name that means one"
+        raise ConfigError(f"cannot listen on {address}: {error.strerror}; {remedy}") from None
     except ValueError:  # it cannot be encoded, or has a zero
         text = f"{address.host!r} is not the name of a host; a part has 1 to 63 characters"
         raise ConfigError(f"cannot listen on {address}: {text}") from None

@@ -154,7 +154,7 @@ class Request(RequestHead, _core.Request):
             # If this is cancelled, by asyncio.timeout() for example, the next call keeps the parts.
             parts: list[bytes] = cache.setdefault("parts", [])
             try:
-                while (part := await self.receive(True)) is not None:
+                while (part := await self.receive(whole=True)) is not None:
                     parts.append(part)
             finally:
                 del cache["reader"]

@@ -133,9 +133,9 @@ def test_a_hook_is_called_in_each_worker(start: Start, tmp_path: Path, preload: 
             "hook:coroutine",
             "on_worker_start: hook:coroutine is the function .*; give a function that is .*",
         ),
-        ("hook:nothing", "hook has no attribute 'nothing'"),
+        ("hook:nothing", "on_worker_start: hook has no attribute 'nothing'"),
         ("hook", "on_worker_start: 'hook' names no function; give MODULE:FUNCTION"),
-        ("missing:start", "no module named 'missing' in .*"),
+        ("missing:start", "on_worker_start: no module named 'missing' in .*"),
     ],
 )
 def test_a_hook_that_fails_is_a_mistake(tmp_path: Path, hook: str, message: str) -> None:
