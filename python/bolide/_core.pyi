@@ -338,6 +338,10 @@ class WsgiApp:
     def threads(self) -> int:
         """Threads that must call `run_thread`; 0 if the server's own calls the application."""
 
+    @property
+    def busy_threads(self) -> int:
+        """Threads that run a call, also for a client that has its response or has left."""
+
     def run_thread(self) -> None:
         """Serve requests until `close`.
 

@@ -21,6 +21,22 @@ def test_a_thread_that_a_view_has_started_finishes_before_the_worker_ends(
     assert "the work is done\n" in server.errors
 
 
+@pytest.mark.parametrize("path", ["/slow-close", "/slow"])
+def test_what_a_view_does_after_its_response_or_for_a_client_that_has_left_is_finished(
+    start: Start, path: str
+) -> None:
+    server = start("wsgi/after.py", "--threads", "2")
+    with server.connect() as client:
+        client.send(f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        if path == "/slow-close":
+            assert client.read().content == b"block"
+        else:
+            server.wait_line("it works")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "the work is done\n" in server.errors
+
+
 def test_a_response_is_complete_before_its_iterable_is_closed(start: Start) -> None:
     server = start("wsgi/after.py", "--threads", "2")
     with server.connect() as client, server.connect() as other:

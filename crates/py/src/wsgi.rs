@@ -90,6 +90,12 @@ impl WsgiApp {
         self.serving.get().map_or(0, |(pool, _)| pool.threads())
     }
 
+    /// How many threads run a call of the application, also for a client that has its response or has left.
+    #[getter]
+    fn busy_threads(&self) -> usize {
+        self.serving.get().map_or(0, |(pool, _)| pool.busy())
+    }
+
     /// Handles requests until [`WsgiApp::close`].
     fn run_thread(&self, py: Python<'_>) -> PyResult<()> {
         let (pool, placement) = self.serving()?;

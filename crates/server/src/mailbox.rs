@@ -22,7 +22,7 @@ pub enum Command {
     /// Requests the next part of the content ([`crate::App::content`]), or more messages ([`crate::App::message`]).
     Read,
     /// Requests all of the content that follows, as one part. It is held until it is complete, within the limits of content that the
-    /// application is called with. What is requested after that arrives in that part too.
+    /// application is called with. After a `Read` it arrives in parts again, what is held as the first one.
     ReadWhole,
     /// An interim response, 102 to 199 except 101, with encoded field lines (RFC 9110 section 15.2). It is sent in its request's order.
     /// Nothing is sent to HTTP/1.0, nor after the response has started.

@@ -111,7 +111,7 @@ fn content_that_is_read_as_a_whole_is_one_part() {
 }
 
 #[test]
-fn what_follows_a_part_is_one_part_though_another_is_requested() {
+fn a_reader_of_the_whole_may_read_in_parts_again() {
     let mut server = Server::new();
     server.worker.app.reads_on = false;
     let mut client = server.connect();
@@ -122,12 +122,17 @@ fn what_follows_a_part_is_one_part_though_another_is_requested() {
     for part in ["2\r\n, \r\n", "6\r\nsecond\r\n"] {
         client.send(part);
         server.settle();
-        server.post(id, Command::Read);
-        server.settle();
     }
-    client.send("0\r\n\r\n");
+    let mut parts = vec![(id, "first".into(), false)];
+    assert_eq!(server.worker.app.contents, parts);
+    server.post(id, Command::Read);
     server.settle();
-    let parts = [(id, "first".into(), false), (id, ", second".into(), true)];
+    parts.push((id, ", second".into(), false));
+    assert_eq!(server.worker.app.contents, parts);
+    server.post(id, Command::ReadWhole);
+    client.send("5\r\n, end\r\n0\r\n\r\n");
+    server.settle();
+    parts.push((id, ", end".into(), true));
     assert_eq!(server.worker.app.contents, parts);
     server.respond(id, "");
     assert_eq!(server.response(&mut client).status, 200);

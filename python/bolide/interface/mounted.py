@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from bolide import _core
 from bolide.interface.asgi import AsgiApplication, LifespanError
+from bolide.interface.wsgi import WsgiApplication
 
 if TYPE_CHECKING:
-    from bolide.interface.wsgi import WsgiApplication
     from bolide.web import App
 
 __all__ = ["MountedApplication"]
@@ -55,6 +55,18 @@ class MountedApplication:
                 await self.shutdown()
                 raise
             self._started.append((prefix, app))
+
+    async def finish(self) -> None:
+        """Wait for the calls of WSGI applications that go on after their responses."""
+        for _, app in self._mounts:
+            if isinstance(app, WsgiApplication):
+                await app.finish()
+
+    @property
+    def busy_threads(self) -> int:
+        """How many threads run calls of WSGI applications."""
+        of_wsgi = [app for _, app in self._mounts if isinstance(app, WsgiApplication)]
+        return sum(app.busy_threads for app in of_wsgi)
 
     async def shutdown(self) -> None:
         """Run the shutdown of each that was started, even if one of them raises."""

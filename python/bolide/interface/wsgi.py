@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sys
 import threading
@@ -18,6 +19,8 @@ __all__ = ["ErrorStream", "WsgiApplication"]
 Callback = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 LAST_WORDS_S: Final = 0.5
 """Seconds for threads to end at shutdown: only a view that still waits needs longer."""
+FINISHED_AGAIN_S: Final = 0.02
+"""How often a drain looks whether threads still work."""
 UNFINISHED_MAX: Final = 65_536
 """Characters of an unfinished line that are held; a longer one is written as it is."""
 
@@ -44,6 +47,16 @@ class WsgiApplication:
             self._start(self._core.run_reports, "bolide-reports")
         for number in range(self._core.threads):
             self._start(self._core.run_thread, f"bolide-{number + 1}")
+
+    async def finish(self) -> None:
+        """Wait for calls that go on after their responses, or although their clients have left."""
+        while self.busy_threads:
+            await asyncio.sleep(FINISHED_AGAIN_S)
+
+    @property
+    def busy_threads(self) -> int:
+        """How many threads run a call."""
+        return self._core.busy_threads
 
     async def shutdown(self) -> None:
         """End the threads; one whose view does not return does not keep the process alive."""

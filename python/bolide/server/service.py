@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from bolide import _core
 from bolide.errors import ConfigError
+from bolide.interface.mounted import MountedApplication
+from bolide.interface.wsgi import WsgiApplication
 from bolide.server import capacity, lifespan, memory
 from bolide.server.logs import logger
 from bolide.server.process.slow_requests import SlowRequests
@@ -91,6 +93,8 @@ class Service:
         try:
             async with asyncio.timeout(within_s):
                 await drained.wait()
+                if isinstance(self._app, WsgiApplication | MountedApplication):
+                    await self._app.finish()
         except TimeoutError:
             pass  # what did not finish is logged below
         finally:
@@ -112,6 +116,9 @@ class Service:
             )
         if handlers := len(self.server.running_tasks()):
             logger.warning("cancelling %d handler(s) that did not finish", handlers)
+        if not connections and isinstance(self._app, WsgiApplication | MountedApplication):
+            if threads := self._app.busy_threads:
+                logger.warning("leaving %d view(s) that did not finish", threads)
 
     def _stop_server(self) -> tuple[int, int]:
         unfinished = self.server.stop()

@@ -156,14 +156,8 @@ def _run_loop(job: Job, service: Service, place: Place, report_fd: int) -> int:
     ) as runner:
         try:
             return runner.run(_serve(job, service, place, report_fd))
-        except SystemExit as error:  # of a request's handler, it is that request's error
-            return ending.exited(error)
-        except asyncio.CancelledError:
-            return ending.cancelled()
-        except RuntimeError as error:
-            if str(error) != ending.STOPPED:
-                raise
-            return ending.stopped()
+        except BaseException as error:
+            return ending.of_loop(error)
 
 
 def _prepare(settings: Settings, number: int) -> None:

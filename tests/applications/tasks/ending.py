@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -31,6 +32,14 @@ async def cancel(request: Request) -> str:
 async def stop(request: Request) -> str:
     """Stop the event loop."""
     asyncio.get_running_loop().stop()
+    await asyncio.sleep(60)
+    return "never"
+
+
+@app.get("/exit")
+async def leave(request: Request) -> str:
+    """Let a callback exit, while this waits."""
+    asyncio.get_running_loop().call_soon(sys.exit, 3)
     await asyncio.sleep(60)
     return "never"
 

@@ -15,8 +15,21 @@ released = threading.Event()
 
 def work() -> None:
     """Take some time, and say so."""
+    print("it works", file=sys.stderr, flush=True)
     time.sleep(WORK_S)
     print("the work is done", file=sys.stderr, flush=True)
+
+
+class SlowlyClosed:
+    """A block, and a `close` that takes some time."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield it."""
+        yield b"block"
+
+    def close(self) -> None:
+        """Work on."""
+        work()
 
 
 class Blocks:
@@ -39,6 +52,10 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
     match environ["PATH_INFO"]:
         case "/thread":
             threading.Thread(target=work).start()
+        case "/slow-close":
+            return SlowlyClosed()
+        case "/slow":
+            work()
         case "/close":
             return Blocks()
         case "/release":

@@ -18,6 +18,7 @@ LOOPS = ("asyncio", "uvloop")
     ("target", "line"),
     [
         ("/cancel", r"the application cancelled the main task of the event loop, which ends the"),
+        ("/exit", r"the application called sys\.exit\(3\) outside of a request, which ends the"),
         ("/stop", r"the application called loop\.stop\(\), which ends the worker"),
     ],
 )

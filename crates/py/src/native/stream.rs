@@ -69,6 +69,14 @@ impl Awaitable for Part {
             },
         }
     }
+
+    /// A cancelled reader does not wait for all of it any more: what has arrived is a part, and the handler has its time again.
+    fn throw<'py>(&self, py: Python<'py>, error: PyErr) -> Sent<'py> {
+        if self.whole && self.exchanges.lock().get_mut(&self.id).is_some() {
+            self.exchanges.post(py, self.id, Command::Read);
+        }
+        Sent::raised(error)
+    }
 }
 
 awaitable!(Part);

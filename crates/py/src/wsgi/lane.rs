@@ -185,6 +185,11 @@ impl Lane {
         }
     }
 
+    /// Whether its thread has a request.
+    pub(super) fn is_busy(&self) -> bool {
+        self.state().id.is_some()
+    }
+
     /// Whether it represents this request.
     pub(super) fn is_current(&self, id: ExchangeId) -> bool {
         self.state().id == Some(id)

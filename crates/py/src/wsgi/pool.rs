@@ -137,6 +137,11 @@ impl Pool {
         self.lanes.len()
     }
 
+    /// How many of them have a request.
+    pub(super) fn busy(&self) -> usize {
+        self.lanes.iter().filter(|lane| lane.is_busy()).count()
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -168,9 +168,9 @@ impl Thread {
                     sent.map(|()| Whole::No)
                 }
             });
-        let ending = call.end(py)?;
+        let ended = call.end(py);
         self.lender.give_back(py, lent);
-        let ended = self.end(py, job.id, head, posted, ending);
+        let ended = ended.and_then(|ending| self.end(py, job.id, head, posted, ending));
         if let Some(blocks) = unclosed {
             if ended.is_err() {
                 self.lane.post(job.id, Command::Fail);

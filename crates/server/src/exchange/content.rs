@@ -37,7 +37,7 @@ pub(crate) const ROOM_BYTES_MAX: usize = 262_144;
 pub(crate) enum Demand {
     /// It waits for a part.
     Wanted,
-    /// It waits for all that follows, as one part, for good.
+    /// It waits for all that follows, as one part.
     Whole,
     /// It has not asked for the next part.
     Unasked,
@@ -456,9 +456,7 @@ impl Inbound {
     pub(crate) fn ask(&mut self, asker: ExchangeId, whole: bool, context: &Context) -> bool {
         match &mut self.taker {
             Taker::Exchange { id, demand } if *id == asker => {
-                // The windows of what is held for it are given already.
-                let is_whole = whole || *demand == Demand::Whole;
-                *demand = match is_whole {
+                *demand = match whole {
                     true => Demand::Whole,
                     false => Demand::Wanted,
                 };
@@ -468,6 +466,11 @@ impl Inbound {
         self.ahead_bytes = 0;
         self.update_pace(context);
         true
+    }
+
+    /// Bytes in the memory of a handler that has not asked for them.
+    pub(crate) fn ahead_bytes(&self) -> usize {
+        self.ahead_bytes
     }
 
     /// Discards the content from now on.

@@ -347,8 +347,12 @@ impl H1 {
             return;
         };
         let inbound = &mut incoming.inbound;
+        let ahead_bytes = inbound.ahead_bytes();
         if !inbound.ask(asker, whole, turn.context) {
             return;
+        }
+        if whole && let Some(Queued { exchange, .. }) = self.queue.back_mut() {
+            exchange.lend(ahead_bytes);
         }
         let has_content = inbound.holds_some() || !self.input.is_empty();
         if std::mem::take(&mut inbound.owes_continue)

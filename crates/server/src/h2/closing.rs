@@ -33,7 +33,6 @@ impl H2 {
             Some(index) => {
                 self.remember_reset(index);
                 self.drop_stream(turn, index, Abort::Disconnected);
-                self.give_oldest_window(turn);
             }
             None => {
                 let window = self.new_receive_window(turn);
@@ -61,7 +60,6 @@ impl H2 {
     ) -> Result<(), Violation> {
         if let Some(index) = self.index_of(id) {
             self.drop_stream(turn, index, Abort::Disconnected);
-            self.give_oldest_window(turn);
         }
         // A request whose response was complete before its reset was served in vain too. Some clients repeat a reset.
         if self.reset_by_client.contains(&id) {
@@ -118,12 +116,17 @@ impl H2 {
 
     fn abandon_streams<A: App>(&mut self, turn: &mut Turn<'_, A>, why: Abort) {
         while !self.streams.is_empty() {
-            self.drop_stream(turn, 0, why);
+            self.abandon_stream(turn, 0, why);
         }
     }
 
-    /// Drops a stream, whose handler is notified if it is running.
+    /// Drops a stream, whose handler is notified if it is running. If its content was held, the oldest of those that wait may send.
     pub(super) fn drop_stream<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, why: Abort) {
+        self.abandon_stream(turn, index, why);
+        self.give_oldest_window(turn);
+    }
+
+    fn abandon_stream<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, why: Abort) {
         if index >= self.streams.len() {
             return;
         }
@@ -153,7 +156,6 @@ impl H2 {
     pub(super) fn forget<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
         self.remember_reset(index);
         self.drop_stream(turn, index, Abort::Disconnected);
-        self.give_oldest_window(turn);
     }
 
     /// Remembers a stream that is reset while its client may still send to it.

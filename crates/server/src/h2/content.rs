@@ -172,14 +172,16 @@ impl H2 {
         let was_whole = inbound.is_read_whole();
         let handed = guarded(|| inbound.hand_over(part, turn.context, turn.app));
         let Some(handed) = handed else {
-            return self.handler_panicked(turn, index);
+            self.handler_panicked(turn, index);
+            return self.content_was_held(turn, was_whole);
         };
         let is_over = inbound.is_over(handed);
         stream.exchange.record.received(inbound.total_bytes());
         match handed {
             Handed::Refused => {
                 turn.context.note_shortage(bytes);
-                return self.refuse_content(turn, index, (503, NO_MEMORY));
+                self.refuse_content(turn, index, (503, NO_MEMORY));
+                return self.content_was_held(turn, was_whole);
             }
             Handed::ToReader if was_whole => {
                 stream.exchange.started_ms = turn.context.clock.now_ms();
@@ -195,6 +197,13 @@ impl H2 {
         }
         if is_over {
             self.content_is_over(index);
+        }
+    }
+
+    /// A content is not held any more. If its handler waited for all of it, the oldest of those that wait may send.
+    fn content_was_held<A: App>(&mut self, turn: &Turn<'_, A>, was_whole: bool) {
+        if was_whole {
+            self.give_oldest_window(turn);
         }
     }
 
@@ -242,19 +251,40 @@ impl H2 {
         let Some(inbound) = &mut stream.inbound else {
             return;
         };
-        let was_whole = inbound.is_read_whole();
+        let (was_whole, ahead_bytes) = (inbound.is_read_whole(), inbound.ahead_bytes());
         if !inbound.ask(asker, whole, turn.context) {
             return;
         }
-        let (is_whole, bytes) = (inbound.is_read_whole(), inbound.waiting_bytes() as u32);
+        let bytes = inbound.waiting_bytes() as u32;
+        if whole {
+            stream.exchange.lend(ahead_bytes);
+        }
         let owes_continue = std::mem::take(&mut inbound.owes_continue);
         if owes_continue && !inbound.holds_some() && is_waiting {
             self.push_continue(id);
         }
-        if is_whole && !was_whole {
-            self.give_window_of_call(turn, index, bytes);
+        match (was_whole, whole) {
+            (false, true) => self.give_window_of_call(turn, index, bytes),
+            (true, false) => self.take_back_window(index, bytes, turn.context),
+            _ => {}
         }
         self.hand_over(turn, index, Part::Held);
+        if was_whole && !whole {
+            self.give_oldest_window(turn);
+        }
+    }
+
+    /// The window of so many bytes was given, or withheld, when they were held for a handler that waited for all of its content. Now it reads
+    /// in parts, and the window is given with each of them.
+    fn take_back_window(&mut self, index: usize, bytes: u32, context: &Context) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        stream.receive_window.stop_withholding();
+        stream.receive_window.take_back(bytes);
+        if let Some(inbound) = &mut stream.inbound {
+            inbound.withhold(false, context);
+        }
     }
 
     /// Ends the exchange whose content cannot be read, with a response if it has none.

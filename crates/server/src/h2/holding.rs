@@ -100,7 +100,6 @@ impl H2 {
             frame::push_reset(self.out(turn), id, ErrorCode::CANCEL);
             self.remember_reset(index);
             self.drop_stream(turn, index, Abort::Disconnected);
-            self.give_oldest_window(turn);
         } else if stream.is_collected() {
             self.refuse_content(turn, index, (503, BUDGET));
         } else if let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket) {

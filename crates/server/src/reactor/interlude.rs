@@ -17,6 +17,9 @@ use crate::mailbox::{Command, Mail};
 use crate::responder::Responder;
 use crate::response::FilePart;
 
+/// How long posted commands are executed for.
+const SENDING_MS_MAX: u64 = 20;
+
 /// Replaces the application while it must not be called, and keeps its notifications.
 #[derive(Default)]
 pub(super) struct Postponed {
@@ -75,11 +78,17 @@ impl<A: App> Worker<A> {
         let mut mails = VecDeque::new();
         self.context.mailbox.finds_output();
         self.context.mailbox.take(&mut mails);
-        self.context.clock.tick();
+        let began_ms = self.context.clock.tick();
         let mut left = VecDeque::new();
         let (mut later, mut touched) = (HashSet::new(), HashSet::new());
         let mut has_left_publication = false;
-        for mail in mails {
+        while let Some(mail) = mails.pop_front() {
+            if self.context.clock.tick().saturating_sub(began_ms) > SENDING_MS_MAX {
+                // The thread holds what the next pass needs.
+                left.push_back(mail);
+                left.append(&mut mails);
+                break;
+            }
             let Mail::Command(id, command) = mail else {
                 has_left_publication = true;
                 left.push_back(mail);

@@ -31,7 +31,7 @@ pub(super) enum Bound {
 
 impl<A: App> Worker<A> {
     /// Executes posted commands, then sends once per connection. Commands posted meanwhile are executed too. Returns true if more may be
-    /// waiting, because there was too much for one pass. A publication is executed as a whole.
+    /// waiting, because there was too much for one share of a pass, of which there are a few. A publication is executed as a whole.
     pub(super) fn take_mail(&mut self, bound: Bound) -> bool {
         if !self.postponed.is_empty() {
             self.notify();

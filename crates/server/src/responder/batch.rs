@@ -152,13 +152,15 @@ impl Batch {
     /// Closes the batch until it is opened again, and takes its `index`-th response: moves the unsent bytes into `out`.
     pub(crate) fn take_next(&mut self, index: usize, out: &mut Vec<u8>) -> Option<Left> {
         self.is_open = false;
-        let Some(waiting) = self.waiting.get(index) else {
+        let Some(waiting) = self.waiting.get_mut(index) else {
             self.waiting.clear();
             self.bytes.clear();
             return None;
         };
         let unsent = self.bytes.get(waiting.start..waiting.end);
         out.extend_from_slice(unsent.unwrap_or_default());
+        // The end of another connection may send what is left here.
+        waiting.start = waiting.end;
         Some(Left {
             connection: waiting.connection,
             sent_bytes: waiting.sent_bytes,
@@ -268,6 +270,22 @@ mod tests {
         };
         assert_eq!(batch.take_next(0, &mut out), Some(sent));
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn what_was_taken_is_not_sent_again() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut batch = Batch::default();
+        let transport = Transport::from_blocking(theirs.into()).unwrap();
+        batch.exits.open(id(1), Arc::new(transport));
+        batch.open();
+        assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
+        let mut out = Vec::new();
+        assert!(batch.take_next(0, &mut out).is_some());
+        assert_eq!(out, b"response");
+        assert!(batch.send_now());
+        assert!((&ours).read(&mut [0; 64]).is_err(), "it was sent twice");
     }
 
     #[test]

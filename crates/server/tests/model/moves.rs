@@ -87,7 +87,8 @@ impl ModelApp<'_> {
             (Move::Read, _) if reads => self.ask(index),
             (Move::ReadPart, _) if reads => self.ask_and_wait(index, Wait::Part),
             (Move::ReadWhole, _) if reads => self.ask_and_wait(index, Wait::Whole),
-            (Move::Collect, _) if reads && !self.exchanges[index].asks => self.collect(index),
+            (Move::Collect, _) if reads => self.collect(index, true),
+            (Move::CollectForNow, _) if reads => self.collect(index, false),
             (Move::PanicInContent, _) if reads => {
                 self.exchanges[index].panics_in_content = true;
                 self.ask(index);
@@ -122,6 +123,14 @@ impl ModelApp<'_> {
 
     /// Asks for a part of the content, unless it has asked.
     pub(crate) fn ask(&mut self, index: usize) {
+        let asks = self.note_ask(index);
+        if std::mem::take(&mut self.exchanges[index].collects) || !asks {
+            self.post(index, Command::Read);
+        }
+    }
+
+    /// Notes that it asks. Returns whether it did before.
+    fn note_ask(&mut self, index: usize) -> bool {
         let plan = self.plan_of(index);
         let exchange = &mut self.exchanges[index];
         let asked_before = std::mem::replace(&mut exchange.has_asked, true);
@@ -131,18 +140,19 @@ impl ModelApp<'_> {
         if may_continue && exchange.state == State::Waiting {
             exchange.promise_continue();
         }
-        if !asks {
-            let command = match self.exchanges[index].collects {
-                true => Command::ReadWhole,
-                false => Command::Read,
-            };
-            self.post(index, command);
-        }
+        asks
     }
 
-    fn collect(&mut self, index: usize) {
-        self.exchanges[index].collects = true;
-        self.ask_and_wait(index, Wait::Whole);
+    /// Asks for the rest of the content as one part, and waits for that only if `waits`.
+    fn collect(&mut self, index: usize, waits: bool) {
+        self.note_ask(index);
+        self.post(index, Command::ReadWhole);
+        let exchange = &mut self.exchanges[index];
+        exchange.collects = true;
+        exchange.was_ahead = false;
+        if waits {
+            exchange.wait = Wait::Whole;
+        }
     }
 
     fn ask_and_wait(&mut self, index: usize, wait: Wait) {

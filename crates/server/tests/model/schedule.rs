@@ -176,6 +176,8 @@ pub(crate) enum Move {
     ReadWhole,
     /// Asks for the rest of the content as one part, and waits for it.
     Collect,
+    /// The same, and continues: it may ask for a part after that.
+    CollectForNow,
     /// Panics when the next part arrives.
     PanicInContent,
     Inform,

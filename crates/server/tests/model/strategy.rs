@@ -228,6 +228,7 @@ fn next_move(profile: Profile) -> BoxedStrategy<Move> {
         (reads, Move::ReadPart),
         (reads, Move::ReadWhole),
         (reads, Move::Collect),
+        (reads, Move::CollectForNow),
         (profile.failures, Move::PanicInContent),
         (1, Move::Inform),
         (2, Move::Begin),

@@ -170,7 +170,7 @@ impl HeldPart for Panicking {
 
 #[test]
 fn a_panic_between_two_passes_calls_the_application_in_the_next() {
-    let mut server = Server::new();
+    let (mut server, _) = Server::with_manual_clock(|_| ());
     let mut client = server.connect();
     let mut other = server.connect();
     client.send(&get("/later/1"));

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use server::{Command, Compression, MessageKind};
 use wire::websocket::{Incoming, Inflater};
 
-use crate::harness::Server;
-use crate::harness::websocket::{Arrived, WebSocketClient, handshake};
+use crate::harness::websocket::{Arrived, WebSocketClient, handshake, text};
+use crate::harness::{Server, get};
 
 const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
 const TARGET: &str = "/ws/sub/t";
@@ -43,6 +43,28 @@ fn compressions() -> impl Strategy<Value = Compression> {
         Just(Compression::Messages { level: 1 }),
         Just(Compression::Context { level: 1 }),
     ]
+}
+
+/// The end of a WebSocket, which sends what waits before it notifies the application, must not send what was sent already.
+#[test]
+fn a_response_arrives_once_though_a_websocket_breaks_after_it() {
+    let (mut server, _) = Server::with_manual_clock(|_| ());
+    let breaking = server.open("/ws/echo");
+    let mut client = server.connect();
+    for round in ["/1", "/2"] {
+        client.send(&get(round));
+        if round == "/2" {
+            breaking.send(&text("sent back to nobody"));
+            let socket = breaking.client.socket();
+            rustix::net::shutdown(socket, rustix::net::Shutdown::Both).expect("open");
+        }
+        server.pass();
+        let arrived = client.take_response("GET").expect("a response");
+        assert_eq!(arrived.content, round);
+    }
+    server.settle();
+    assert!(client.is_quiet(), "it was sent twice");
+    assert_eq!(server.closed("/ws/echo").map(|(code, _)| code), Some(1006));
 }
 
 fn open(server: &mut Server, compression: Compression) -> WebSocketClient {

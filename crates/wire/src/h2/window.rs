@@ -53,6 +53,8 @@ pub struct ReceiveWindow {
     taken: u32,
     /// What was taken and is given back by [`ReceiveWindow::give`] only.
     withheld: u32,
+    /// What was given and is held again: so much is not given when it is taken.
+    owed: u32,
     /// The window when nothing is held.
     size: u32,
 }
@@ -64,6 +66,7 @@ impl ReceiveWindow {
             available: size,
             taken: 0,
             withheld: 0,
+            owed: 0,
             size,
         }
     }
@@ -74,6 +77,7 @@ impl ReceiveWindow {
             available,
             taken: 0,
             withheld: 0,
+            owed: 0,
             size,
         }
     }
@@ -105,7 +109,9 @@ impl ReceiveWindow {
     /// `bytes` that arrived are not held any more. Returns the increment to send, once it is worth a frame: half of the window.
     #[inline]
     pub fn take(&mut self, bytes: u32) -> Option<u32> {
-        self.taken = self.taken.saturating_add(bytes);
+        let owed = self.owed.min(bytes);
+        self.owed -= owed;
+        self.taken = self.taken.saturating_add(bytes - owed);
         if self.taken < self.size.div_ceil(2) {
             return None;
         }
@@ -124,6 +130,13 @@ impl ReceiveWindow {
             .saturating_add(std::mem::take(&mut self.withheld));
     }
 
+    /// `bytes` that were taken are held again: they are taken once more later. What the peer may send already stays.
+    pub fn take_back(&mut self, bytes: u32) {
+        let (taken, given) = (self.taken.min(bytes), bytes.saturating_sub(self.taken));
+        self.taken -= taken;
+        self.owed = self.owed.saturating_add(given);
+    }
+
     /// The increment for everything that was taken or withheld.
     pub fn give(&mut self) -> Option<u32> {
         self.stop_withholding();
@@ -140,6 +153,19 @@ impl ReceiveWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_held_again_is_not_given_twice() {
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.receive(80));
+        assert_eq!(window.take(60), Some(60));
+        assert_eq!(window.take(20), None);
+        // All of it is held again, of which 60 were given.
+        window.take_back(80);
+        assert_eq!(window.take(80), None);
+        assert!(window.receive(80) && !window.receive(1));
+        assert_eq!(window.take(80), Some(100));
+    }
 
     #[test]
     fn what_is_withheld_is_not_given_with_what_is_taken() {

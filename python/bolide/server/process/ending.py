@@ -84,14 +84,24 @@ def cancelled() -> int:
     return EXIT_APPLICATION
 
 
-def stopped() -> int:
-    """Log that the application has stopped the event loop, and return the exit status."""
+def of_loop(error: BaseException) -> int:
+    """Log how the application has ended the event loop, and return the exit status.
+
+    Raises:
+        BaseException: the error, if it is none of the application's.
+    """
     Ending.is_loop_stopped = True
-    logger.error("the application called loop.stop(), which ends the worker")
-    return EXIT_APPLICATION
+    if isinstance(error, SystemExit):  # of a request's handler, it is that request's error
+        return _exited(error)
+    if isinstance(error, asyncio.CancelledError):
+        return cancelled()
+    if isinstance(error, RuntimeError) and str(error) == STOPPED:
+        logger.error("the application called loop.stop(), which ends the worker")
+        return EXIT_APPLICATION
+    raise error
 
 
-def exited(error: SystemExit) -> int:
+def _exited(error: SystemExit) -> int:
     """Log where a task or a callback of the application has ended the event loop."""
     import traceback
 

@@ -1,0 +1,245 @@
+//! Uploads over HTTP/2: whose window opens when, and for how long content is taken that nobody wants.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+use harness::connected::Connected;
+use server::{Abort, Command};
+use wire::h2::ErrorCode;
+
+#[test]
+fn an_upload_whose_window_is_withheld_is_not_late() {
+    expect_in_time("/read/upload");
+    expect_in_time("/whole/upload");
+}
+
+fn expect_in_time(target: &str) {
+    let mut it = Connected::new();
+    let uploads: Vec<u32> = (0..4)
+        .map(|_| it.client.open("POST", target, false))
+        .collect();
+    it.settle();
+    let mut sent = [0; 4];
+    // The first one sends steadily; the others send what they may, and then wait for it.
+    for _ in 0..100 {
+        for (upload, sent) in uploads.iter().zip(&mut sent) {
+            let room = it.client.streams[upload]
+                .room_bytes
+                .min(it.client.room_bytes);
+            let is_first = *upload == uploads[0];
+            let most = if is_first { 20_000 } else { 1_000_000 };
+            let bytes = room.clamp(0, most).min(4_000_000 - *sent);
+            *sent += bytes;
+            for part in vec![b'u'; bytes as usize].chunks(16_384) {
+                it.client.data(*upload, part, false);
+            }
+        }
+        it.settle();
+        it.advance(1_000);
+        it.settle();
+    }
+    for upload in &uploads {
+        let arrived = &it.client.streams[upload];
+        assert_eq!((arrived.status, arrived.reset), (0, None), "{upload}");
+    }
+    assert!(sent[3] < 2_000_000, "{sent:?}");
+}
+
+/// However they end, the next one may send.
+#[test]
+fn contents_that_handlers_read_as_a_whole_arrive_one_after_the_other() {
+    const BYTES: usize = 3_000_000;
+    let mut it = Connected::new();
+    let targets: Vec<String> = (0..5).map(|number| format!("/whole/{number}")).collect();
+    let streams: Vec<u32> = targets
+        .iter()
+        .map(|target| it.client.open("POST", target, false))
+        .collect();
+    it.settle();
+    let mut sent = [0; 5];
+    for (stream, sent) in streams.iter().zip(&mut sent) {
+        *sent = send_content(&mut it, *stream, BYTES);
+    }
+    assert_eq!(sent[0], BYTES);
+    assert!(sent[2] + sent[3] + sent[4] < 1_000_000, "{sent:?}");
+    for number in 0..targets.len() {
+        let (stream, target) = (streams[number], &targets[number]);
+        sent[number] += send_content(&mut it, stream, BYTES - sent[number]);
+        assert_eq!(sent[number], BYTES, "{target}");
+        let id = it.server.exchange(target);
+        match number {
+            1 => it.client.reset(stream),
+            2 => it.server.respond(id, "enough"),
+            _ => it.client.data(stream, b"", true),
+        }
+        it.settle();
+        let (content, is_last) = it.server.worker.app.content_of(id);
+        match number {
+            1 => assert_eq!(it.server.abort_of(target), Some(Abort::Disconnected)),
+            2 => assert_eq!(it.status(stream), 200),
+            _ => assert_eq!((content.len(), is_last), (BYTES, true)),
+        }
+        it.server.respond(id, "done");
+        it.settle();
+    }
+    assert!(it.server.worker.held_bytes() < 100_000);
+}
+
+/// Opens streams whose handlers read all of their content, and sends what their windows allow. Returns how much was sent on the second one.
+fn two_whole(it: &mut Connected) -> ([u32; 2], usize) {
+    let streams = ["/whole/1", "/whole/2"].map(|target| it.client.open("POST", target, false));
+    it.settle();
+    send_content(it, streams[0], 600_000);
+    let sent = send_content(it, streams[1], 3_000_000);
+    assert!(sent < 2_000_000, "{sent}");
+    (streams, sent)
+}
+
+/// Sends the rest of the content on the second stream, which must arrive.
+fn expect_rest(it: &mut Connected, stream: u32, sent: usize) {
+    assert_eq!(send_content(it, stream, 3_000_000 - sent), 3_000_000 - sent);
+    it.client.data(stream, b"", true);
+    it.settle();
+    let id = it.server.exchange("/whole/2");
+    assert_eq!(it.server.worker.app.content_of(id).0.len(), 3_000_000);
+}
+
+#[test]
+fn a_stream_that_ends_by_a_deadline_lets_the_next_one_send() {
+    let mut it = Connected::new();
+    it.client.announce_window(0);
+    it.settle();
+    let ([first, second], sent) = two_whole(&mut it);
+    let id = it.server.exchange("/whole/1");
+    it.server.respond(id, "nobody reads it");
+    it.advance(60_000);
+    assert!(it.client.streams[&first].reset.is_some());
+    expect_rest(&mut it, second, sent);
+}
+
+#[test]
+fn a_content_for_which_its_handler_has_no_memory_lets_the_next_one_be_sent() {
+    let mut it = Connected::new();
+    let ([first, second], sent) = two_whole(&mut it);
+    it.server.worker.app.has_no_memory = true;
+    it.client.data(first, b"", true);
+    it.settle();
+    assert_eq!(it.status(first), 503);
+    it.server.worker.app.has_no_memory = false;
+    expect_rest(&mut it, second, sent);
+}
+
+#[test]
+fn a_handler_that_reads_in_parts_again_gets_no_window_twice() {
+    let mut it = Connected::new();
+    let stream = it.client.open("POST", "/whole/1", false);
+    it.settle();
+    send_content(&mut it, stream, 300_000);
+    let id = it.server.exchange("/whole/1");
+    it.server.worker.app.reads_on = false;
+    it.server.post(id, Command::Read);
+    it.settle();
+    assert_eq!(
+        it.server.worker.app.content_of(id),
+        ("u".repeat(300_000), false)
+    );
+    // What it has not asked for is bounded by the window.
+    let more = send_content(&mut it, stream, usize::MAX);
+    assert!((1 << 19..=1 << 20).contains(&more), "{more}");
+    it.server.post(id, Command::ReadWhole);
+    it.settle();
+    assert_eq!(send_content(&mut it, stream, 2_000_000), 2_000_000);
+    it.client.data(stream, b"", true);
+    it.settle();
+    let (content, is_last) = it.server.worker.app.content_of(id);
+    assert_eq!((content.len(), is_last), (2_300_000 + more, true));
+}
+
+#[test]
+fn one_upload_may_be_ahead_of_its_handler() {
+    let mut it = Connected::new();
+    let first = it.client.open("POST", "/parts/first", false);
+    let second = it.client.open("POST", "/parts/second", false);
+    for stream in [first, second] {
+        it.client.data(stream, &[b'u'; 10_000], false);
+    }
+    it.settle();
+    let room = |it: &Connected, stream: u32| it.client.streams[&stream].room_bytes;
+    assert_eq!(room(&it, first), 1 << 20);
+    assert!(room(&it, second) <= 65_536);
+    it.client.data(first, b"end", true);
+    it.settle();
+    it.client.data(second, &[b'u'; 10_000], false);
+    it.settle();
+    assert_eq!(room(&it, second), 1 << 20);
+}
+
+#[test]
+fn content_that_is_sent_before_the_settings_arrive_is_accepted() {
+    let mut it = Connected::unsettled(|config| config.limits.content_buffer_bytes_max = 1_000);
+    let upload = it.client.open("POST", "/parts/upload", false);
+    for part in vec![b'u'; 60_000].chunks(16_000) {
+        it.client.data(upload, part, false);
+    }
+    it.client.data(upload, b"", true);
+    it.settle();
+    assert_eq!(it.client.streams[&upload].reset, None);
+    let id = it.server.exchange("/parts/upload");
+    let (content, is_complete) = it.server.worker.app.content_of(id);
+    assert_eq!((content.len(), is_complete), (60_000, true));
+    // Later streams have the window that was announced.
+    let next = it.client.open("POST", "/later/next", false);
+    it.client.data(next, &[b'u'; 1_001], false);
+    it.settle();
+    let reset = it.client.streams[&next].reset;
+    assert_eq!(reset, Some(ErrorCode::FLOW_CONTROL_ERROR));
+}
+
+/// Sends as much content as the windows allow, up to `bytes`. Returns how much that was.
+fn send_content(it: &mut Connected, stream: u32, bytes: usize) -> usize {
+    let mut sent = 0;
+    while sent < bytes {
+        let room = it.client.streams[&stream]
+            .room_bytes
+            .min(it.client.room_bytes)
+            .clamp(0, 16_384) as usize;
+        let room = room.min(bytes - sent);
+        if room == 0 {
+            break;
+        }
+        it.client.data(stream, &[b'u'; 16_384][..room], false);
+        it.settle();
+        sent += room;
+    }
+    sent
+}
+
+/// Many clients read no response before they have sent everything.
+#[test]
+fn content_is_discarded_for_half_a_minute_after_its_response() {
+    let mut it = Connected::new();
+    let upload = it.client.open("POST", "/later/upload", false);
+    it.settle();
+    let window = send_content(&mut it, upload, usize::MAX);
+    assert!(window < 1 << 20, "nobody reads it: {window}");
+    it.server
+        .respond(it.server.exchange("/later/upload"), "done");
+    it.settle();
+    assert!(it.client.streams[&upload].is_complete);
+    let mut seconds = 0;
+    while it.client.streams[&upload].reset.is_none() {
+        assert!(seconds < 60, "it is discarded for ever");
+        send_content(&mut it, upload, 1 << 20);
+        it.advance(1_000);
+        it.settle();
+        seconds += 1;
+    }
+    assert!((30..=35).contains(&seconds), "{seconds}");
+    let reset = it.client.streams[&upload].reset;
+    assert_eq!(reset, Some(ErrorCode::NO_ERROR));
+    // Nothing was refused, although it was more than a request may have.
+    assert_eq!(it.server.worker.app.refusals, Vec::<String>::new());
+    let next = it.client.open("GET", "/next", true);
+    it.settle();
+    assert_eq!(it.client.streams[&next].content, b"/next");
+}
