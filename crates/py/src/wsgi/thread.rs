@@ -168,6 +168,11 @@ impl Thread {
                     sent.map(|()| Whole::No)
                 }
             });
+        // The client has all of a content of known length. A chunked one needs its end, which does not wait for the application.
+        let has_all = posted.is_ok() && call.with(py, |state| state.head.length.is_some())?;
+        if has_all && let Some(blocks) = unclosed.take() {
+            blocks.close(|| log::title(head));
+        }
         let ended = call.end(py);
         self.lender.give_back(py, lent);
         let ended = ended.and_then(|ending| self.end(py, job.id, head, posted, ending));
@@ -175,7 +180,6 @@ impl Thread {
             if ended.is_err() {
                 self.lane.post(job.id, Command::Fail);
             }
-            // The client has its response, and does not wait for what the application does then.
             blocks.close(|| log::title(head));
         }
         ended
