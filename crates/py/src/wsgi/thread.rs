@@ -169,8 +169,10 @@ impl Thread {
                 }
             });
         // The client has all of a content of known length. A chunked one needs its end, which does not wait for the application.
-        let has_all = posted.is_ok() && call.with(py, |state| state.head.length.is_some())?;
-        if has_all && let Some(blocks) = unclosed.take() {
+        let has_length = call.with(py, |state| state.head.length.is_some());
+        if matches!((&posted, has_length), (Ok(_), Ok(true)))
+            && let Some(blocks) = unclosed.take()
+        {
             blocks.close(|| log::title(head));
         }
         let ended = call.end(py);
