@@ -266,6 +266,14 @@ def test_29_a_buffer_may_be_changed_when_send_has_returned(
     assert client.get(f"/buffers/{way}/{size}/{when}").content == b"original"
 
 
+@pytest.mark.parametrize(("size", "content"), [("whole", b""), ("parts", b"end")])
+def test_a_body_that_is_none_is_empty_as_under_uvicorn(
+    client: Connection, size: str, content: bytes
+) -> None:
+    reply = client.get(f"/no_body/{size}")
+    assert (reply.status, reply.content) == (200, content)
+
+
 @pytest.mark.parametrize("when", ["now", "later"])
 def test_29_send_acts_when_it_is_awaited(client: Connection, when: str) -> None:
     client.send(head("GET", f"/unawaited/{when}") * 3)

@@ -224,6 +224,17 @@ async def buffers(scope: Any, receive: Receive, send: Send) -> None:
 
 
 @kinds
+async def no_body(scope: Any, receive: Receive, send: Send) -> None:
+    """Send a body that is `None`, as one part or before another one."""
+    await send(START)
+    body: Any = None
+    if word(scope, 2) == "parts":
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        body = b"end"
+    await send({"type": "http.response.body", "body": body})
+
+
+@kinds
 async def unawaited(scope: Any, receive: Receive, send: Send) -> None:
     """Await nothing that `send()` gives until all messages are said, and one of them never."""
     if word(scope, 2) == "later":

@@ -201,12 +201,16 @@ impl Message<'_> {
     }
 }
 
-/// The bytes of a body. Other objects are copied, since the application may change what it has sent.
+/// The bytes of a body: none for `None`, as other servers take it. Other objects are copied, since the application may change what it
+/// has sent.
 pub(super) fn bytes_of(body: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
     let body = match body.cast_into_exact::<PyBytes>() {
         Ok(bytes) => return Ok(bytes),
         Err(other) => other.into_inner(),
     };
+    if body.is_none() {
+        return Ok(PyBytes::new(body.py(), b""));
+    }
     let buffer = pyo3::buffer::PyBuffer::<u8>::get(&body)
         .map_err(|_| PyTypeError::new_err("send(): the body is a byte string"))?;
     PyBytes::new_with(body.py(), buffer.len_bytes(), |bytes| {
