@@ -241,9 +241,9 @@ impl App for Interface {
         }
     }
 
-    fn refused(&mut self, line: &str) {
+    fn warn(&mut self, line: &str) {
         match self {
-            Interface::Wsgi(wsgi) => wsgi.refused(line),
+            Interface::Wsgi(wsgi) => wsgi.warn(line),
             _ => ffi::attached(|py| log_warning(py, line)),
         }
     }

@@ -281,7 +281,7 @@ impl Server {
         let hidden = worker.app.hide_loop(py)?;
         let unfinished = worker.stop();
         drop(hidden);
-        worker.set_access_log(None);
+        worker.finish_access_log();
         worker.app.runners().for_each(|runner| runner.stop(py));
         drop(worker);
         // The wake function is a method of this object; keeping it would keep the object alive.

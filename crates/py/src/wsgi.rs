@@ -321,10 +321,10 @@ impl App for Wsgi {
         }
     }
 
-    fn refused(&mut self, line: &str) {
+    fn warn(&mut self, line: &str) {
         match &self.calls {
             Calls::Inline(_) => ffi::attached(|py| log_warning(py, line)),
-            Calls::Pooled(intake, _) => intake.pool.reports.add_refusal(line),
+            Calls::Pooled(intake, _) => intake.pool.reports.add_warning(line),
         }
     }
 

@@ -143,8 +143,8 @@ pub trait App {
         let _ = shortage;
     }
 
-    /// The server refused requests or connections; `line` is a line for the log.
-    fn refused(&mut self, line: &str) {
+    /// The server refused requests or connections, or lost lines of the access log; `line` is a line for the log at warning level.
+    fn warn(&mut self, line: &str) {
         let _ = line;
     }
 

@@ -205,10 +205,11 @@ impl Context {
         }
     }
 
-    /// Replaces the access log.
-    pub(crate) fn set_log(&mut self, log: Option<AccessLog>) {
-        self.log = log;
+    /// Goes on without the access log.
+    pub(crate) fn end_log(&mut self) -> Option<AccessLog> {
+        let log = self.log.take();
         self.records();
+        log
     }
 
     /// Counts from now on.

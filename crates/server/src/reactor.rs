@@ -190,10 +190,14 @@ impl<A: App> Worker<A> {
         context.budget = Budget::new(config.memory_bytes_max);
         context.refusals = Refusals::with_handshakes(config.reports_handshakes);
         context.guard(config.admission, app.has_bounds());
+        let poller = Poller::new()?;
+        if let Some(log) = &context.log {
+            log.watch(&poller)?;
+        }
         Ok(Worker {
             app,
             context,
-            poller: Arc::new(Poller::new()?),
+            poller: Arc::new(poller),
             events: Events::default(),
             next_event: 0,
             ahead_rests_until_ms: 0,
@@ -255,9 +259,12 @@ impl<A: App> Worker<A> {
         self.context.measure(Metrics::new(numbers));
     }
 
-    /// Replaces the access log; the old one is written completely.
-    pub fn set_access_log(&mut self, log: Option<AccessLog>) {
-        self.context.set_log(log);
+    /// Writes the access log completely, if it can be written within a second, and ends it.
+    pub fn finish_access_log(&mut self) {
+        if let Some(mut log) = self.context.end_log() {
+            let reports = log.finish();
+            reports.iter().for_each(|line| self.app.warn(line));
+        }
     }
 
     /// Continues the access log, if there is one, in another file.
@@ -300,7 +307,9 @@ impl<A: App> Worker<A> {
         let has_mail = self.take_mail(Bound::Pass);
         if let Some(log) = &mut self.context.log {
             log.flush();
-            self.context.metrics.set_log_dropped(log.dropped_lines());
+            self.context.metrics.set_log_missing(log.missing_lines());
+            let reports = log.take_reports();
+            reports.iter().for_each(|line| self.app.warn(line));
         }
         let now_ms = self.context.clock.now_ms();
         let reports_in_ms = self.context.report_in_ms(now_ms);
@@ -350,7 +359,7 @@ impl<A: App> Worker<A> {
             self.app.handshake_failed(&line);
         }
         let lines = self.context.refusals.take(now_ms, &self.context.limits);
-        lines.iter().for_each(|line| self.app.refused(line));
+        lines.iter().for_each(|line| self.app.warn(line));
     }
 
     /// Whether events of the last wait have not been served yet.

@@ -151,6 +151,15 @@ def test_requests_that_wait_for_a_thread(start: Start, tmp_path: Path, is_mounte
         each.socket.close()
 
 
+def test_lines_of_a_log_that_cannot_be_written(start: Start) -> None:
+    managed = Managed(start, "basic.py", "--access-log", "/dev/full")
+    with Connection(managed.server.address) as client:
+        for _ in range(3):
+            assert client.get("/").status == 200
+    wait_until(lambda: managed.metrics()["bolide_access_log_lines_dropped_total"] == 3)
+    managed.server.wait_line(r" WARN  bolide.error: the access log cannot be written: No space")
+
+
 def test_lines_of_a_log_that_nobody_reads(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "log"
     os.mkfifo(path)

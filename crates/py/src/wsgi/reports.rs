@@ -32,8 +32,8 @@ pub(super) struct Counts {
     pub(super) short_file: String,
     /// Requests and responses that there was no memory for.
     pub(super) shortage: Option<Shortage>,
-    /// Lines about requests that the server refused.
-    pub(super) refusals: Vec<String>,
+    /// Lines at warning level.
+    pub(super) warnings: Vec<String>,
     /// Lines at debug level.
     pub(super) details: Vec<String>,
     /// Why responses cannot be written to temporary files.
@@ -69,11 +69,11 @@ impl Reports {
         });
     }
 
-    /// Adds a line about requests that the server refused. There are a few every five seconds; nobody may take them for long.
-    pub(super) fn add_refusal(&self, line: &str) {
+    /// Adds a line at warning level. There are a few every five seconds; nobody may take them for long.
+    pub(super) fn add_warning(&self, line: &str) {
         self.add(|counts| {
-            if counts.refusals.len() < NAMED_MAX {
-                counts.refusals.push(line.to_owned());
+            if counts.warnings.len() < NAMED_MAX {
+                counts.warnings.push(line.to_owned());
             }
         });
     }
@@ -116,7 +116,7 @@ impl Counts {
         let counted = self.full + self.late + self.short_files;
         counted == 0
             && self.late_views.is_empty()
-            && self.refusals.is_empty()
+            && self.warnings.is_empty()
             && self.details.is_empty()
             && self.shortage.is_none()
             && self.spool_failure.is_none()

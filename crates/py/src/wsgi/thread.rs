@@ -291,7 +291,7 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
                 ),
             );
         }
-        for line in &counts.refusals {
+        for line in &counts.warnings {
             log::warning(py, line);
         }
         for line in &counts.details {

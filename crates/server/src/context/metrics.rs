@@ -284,8 +284,8 @@ impl Metrics {
         }
     }
 
-    /// Shows how many lines of the access log were dropped.
-    pub(crate) fn set_log_dropped(&self, lines: u64) {
+    /// Shows how many lines of the access log are missing.
+    pub(crate) fn set_log_missing(&self, lines: u64) {
         if let Some(numbers) = self.numbers {
             numbers.set(LOG_DROPPED, lines);
         }

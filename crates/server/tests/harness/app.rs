@@ -311,7 +311,7 @@ impl App for TestApp {
         true
     }
 
-    fn refused(&mut self, line: &str) {
+    fn warn(&mut self, line: &str) {
         self.refusals.push(line.to_owned());
     }
 

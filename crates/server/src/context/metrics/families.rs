@@ -268,7 +268,7 @@ pub const FAMILIES: &[Family] = &[
         name: "access_log_lines_dropped",
         kind: Kind::Counter,
         unit: "",
-        help: "Lines of the access log that were dropped, because it was slower than the requests.",
+        help: "Lines of the access log that are missing, because it was slower than the requests or could not be written.",
         labels: &[],
         first: LOG_DROPPED,
     },

@@ -1,0 +1,245 @@
+//! The thread that writes the access log.
+
+use std::io::{ErrorKind, Write};
+use std::sync::mpsc::Receiver;
+
+use super::format::Form;
+use super::loss::{Lose, Loss};
+
+/// What the writing thread does next.
+pub(super) enum Work<F> {
+    /// Writes whole lines.
+    Lines(Vec<u8>),
+    /// Continues in another file.
+    Reopen(F),
+}
+
+/// Writes blocks as they arrive. While the log cannot be written (closed pipe, full disk), its lines are counted and lost. The loss is
+/// reported once; serving goes on.
+pub(super) fn write_blocks<F: Write>(
+    mut file: F,
+    works: &Receiver<Work<F>>,
+    form: &Form,
+    losses: &impl Lose,
+) {
+    // What the log does not mention yet.
+    let (mut lost, mut is_torn) = (0, false);
+    for work in works {
+        let block = match work {
+            Work::Lines(block) => block,
+            Work::Reopen(next) => {
+                file = next;
+                is_torn = false;
+                continue;
+            }
+        };
+        if lost > 0 {
+            let notice = lost_lines(lost, form, is_torn).into_bytes();
+            let (rest, _) = write_most(&mut file, &notice);
+            is_torn = is_torn_after(&notice, rest, is_torn);
+            if rest > 0 {
+                lost += count(&block, losses);
+                continue;
+            }
+            losses.report(format!(
+                "the access log is written again; {lost} of its lines were lost"
+            ));
+            lost = 0;
+        }
+        let (rest, error) = write_most(&mut file, &block);
+        if let Some(error) = error
+            && lost == 0
+        {
+            losses.report(format!(
+                "the access log cannot be written: {error}; its lines are lost until it can be"
+            ));
+        }
+        lost += count(block.get(block.len() - rest..).unwrap_or_default(), losses);
+        is_torn = is_torn_after(&block, rest, is_torn);
+    }
+    if lost > 0 {
+        losses.report(format!("{lost} lines of the access log were lost"));
+    }
+}
+
+/// Writes as much as possible; returns how many bytes are left, and why.
+fn write_most(file: &mut impl Write, bytes: &[u8]) -> (usize, Option<std::io::Error>) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(written @ 1..) => rest = rest.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(_) => return (rest.len(), Some(ErrorKind::WriteZero.into())),
+            Err(error) => return (rest.len(), Some(error)),
+        }
+    }
+    (0, None)
+}
+
+/// Adds the lines in `bytes`, which are lost, and returns how many they are.
+fn count(bytes: &[u8], losses: &impl Lose) -> u64 {
+    let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+    losses.add(lines);
+    lines
+}
+
+/// Whether the log ends within a line, once all of `bytes` but the last `rest` were written.
+fn is_torn_after(bytes: &[u8], rest: usize, was_torn: bool) -> bool {
+    match bytes.get(..bytes.len() - rest).unwrap_or_default() {
+        [] => was_torn,
+        written => !written.ends_with(b"\n"),
+    }
+}
+
+/// The line in the log that reports lost lines.
+fn lost_lines(count: u64, form: &Form, is_torn: bool) -> String {
+    let end = if is_torn { "\n" } else { "" };
+    end.to_owned() + &form.notice(count, Loss::Unwritten)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::sync::Mutex;
+    use std::sync::mpsc::{channel, sync_channel};
+
+    use super::*;
+    use crate::access_log::LogFormat;
+
+    /// A disk with room for a number of bytes, and the bytes written to it.
+    struct Disk<'a>(&'a Mutex<(usize, Vec<u8>)>);
+
+    impl Write for Disk<'_> {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let (room, written) = &mut *self.0.lock().unwrap();
+            let count = bytes.len().min(*room);
+            if count == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            *room -= count;
+            written.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What was said, and what happens then.
+    #[derive(Default)]
+    struct Said<'a> {
+        lines: Cell<u64>,
+        reports: RefCell<Vec<String>>,
+        then: Option<&'a dyn Fn()>,
+    }
+
+    impl Lose for Said<'_> {
+        fn add(&self, lines: u64) {
+            self.lines.set(self.lines.get() + lines);
+        }
+
+        fn report(&self, line: String) {
+            self.reports.borrow_mut().push(line);
+            if let Some(then) = self.then {
+                then();
+            }
+        }
+    }
+
+    fn template() -> Form {
+        LogFormat::combined().form
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_loses_are_counted_and_reported_once() {
+        let disk = Mutex::new((7, Vec::new()));
+        let said = Said::default();
+        let (queue, blocks) = channel();
+        for block in ["one\ntwo\nthree\n", "four\n", "five\n"] {
+            queue.send(Work::Lines(block.into())).unwrap();
+        }
+        drop(queue);
+        write_blocks(Disk(&disk), &blocks, &template(), &said);
+        assert_eq!(disk.lock().unwrap().1, b"one\ntwo");
+        let lost = "the access log cannot be written: no storage space; its lines are lost until it can be";
+        assert_eq!(
+            *said.reports.borrow(),
+            [lost, "4 lines of the access log were lost"]
+        );
+        assert_eq!(said.lines.get(), 4);
+    }
+
+    #[test]
+    fn a_disk_that_has_room_again_gets_the_count() {
+        let disk = Mutex::new((7, Vec::new()));
+        let (queue, blocks) = sync_channel(0);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for block in ["one\ntwo\n", "three\n", "four\n"] {
+                    queue.send(Work::Lines(block.into())).unwrap();
+                }
+            });
+            // The disk has room again once the loss is reported.
+            let then = || disk.lock().unwrap().0 = 1000;
+            let said = Said {
+                then: Some(&then),
+                ..Said::default()
+            };
+            write_blocks(Disk(&disk), &blocks, &template(), &said);
+            assert_eq!(said.lines.get(), 1);
+        });
+        assert_eq!(
+            disk.lock().unwrap().1,
+            b"one\ntwo\nbolide: 1 access log lines were lost: they could not be written\nthree\nfour\n"
+        );
+    }
+
+    #[test]
+    fn a_count_that_does_not_fit_is_written_again_as_a_line_of_its_own() {
+        let disk = Mutex::new((7, Vec::new()));
+        let (queue, blocks) = sync_channel(0);
+        let said = Said::default();
+        std::thread::scope(|scope| {
+            let disk = &disk;
+            scope.spawn(move || {
+                queue.send(Work::Lines(b"one\ntwo\n".to_vec())).unwrap();
+                // The writer is at the next block only when the one before is done.
+                queue.send(Work::Lines(Vec::new())).unwrap();
+                disk.lock().unwrap().0 = 9;
+                queue.send(Work::Lines(b"three\n".to_vec())).unwrap();
+                queue.send(Work::Lines(Vec::new())).unwrap();
+                disk.lock().unwrap().0 = 1000;
+                queue.send(Work::Lines(b"four\n".to_vec())).unwrap();
+            });
+            write_blocks(Disk(disk), &blocks, &template(), &said);
+        });
+        let written = String::from_utf8(disk.lock().unwrap().1.clone()).unwrap();
+        assert_eq!(
+            written,
+            "one\ntwo\nbolide: \nbolide: 2 access log lines were lost: they could not be written\nfour\n"
+        );
+        assert_eq!((said.reports.borrow().len(), said.lines.get()), (2, 2));
+    }
+
+    #[test]
+    fn a_log_that_is_opened_again_continues_with_a_whole_line() {
+        let disks = [(10, Vec::new()), (1000, Vec::new())].map(Mutex::new);
+        let (queue, works) = channel();
+        for work in [
+            Work::Lines(b"one\ntwo\n".to_vec()),
+            Work::Lines(b"three\n".to_vec()),
+            Work::Reopen(Disk(&disks[1])),
+            Work::Lines(b"four\n".to_vec()),
+        ] {
+            queue.send(work).unwrap();
+        }
+        drop(queue);
+        write_blocks(Disk(&disks[0]), &works, &template(), &Said::default());
+        assert_eq!(disks[0].lock().unwrap().1, b"one\ntwo\nth");
+        assert_eq!(
+            disks[1].lock().unwrap().1,
+            b"bolide: 1 access log lines were lost: they could not be written\nfour\n"
+        );
+    }
+}
