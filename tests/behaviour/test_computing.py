@@ -194,6 +194,25 @@ def test_each_block_of_a_wsgi_application_arrives_before_it_goes_on(
             assert client.read_until(b"0\r\n\r\n") == b"\r\n0\r\n\r\n"
 
 
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_a_response_arrives_before_a_wsgi_application_has_closed_it(
+    serving: Serving, way: str, path: Path, let_go: LetGo, threads: str
+) -> None:
+    """Alone, and while requests that have arrived at the same time wait."""
+    server = serving("computing/wsgi.py", "--threads", threads)
+    with ask(server, f"/?closes-lengthy,{way},{path}") as client:
+        assert client.read().content == b"onetwo"
+        let_go()
+        client.send(f"GET /?keeps,{way},{path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        wait_until(Path(f"{path}.kept").exists)
+        with ask(server, f"/?closes-lengthy,{way},{path}") as closing, ask(server, "/") as other:
+            let_go()
+            assert client.read().content == b"keeps"
+            assert closing.read().content == b"onetwo"
+            let_go()
+            assert other.read().content == b"quick"
+
+
 def test_blocks_follow_what_was_passed_to_write(
     serving: Serving, way: str, path: Path, let_go: LetGo
 ) -> None:

@@ -217,10 +217,10 @@ impl App for Interface {
         whichever!(self, app => app.pull(id, out))
     }
 
-    fn response_sent(&mut self) {
+    fn response_written(&mut self, responder: &mut Responder) {
         match self {
-            Interface::Wsgi(wsgi) => wsgi.response_sent(),
-            Interface::Mounted(mounted) => mounted.response_sent(),
+            Interface::Wsgi(wsgi) => wsgi.response_written(responder),
+            Interface::Mounted(mounted) => mounted.response_written(responder),
             Interface::Native(_) | Interface::Asgi(_) => {}
         }
     }

@@ -261,7 +261,7 @@ impl Wsgi {
         }
     }
 
-    /// Whether a call waits for its response to be sent.
+    /// Whether a call goes on after its response.
     pub(crate) fn has_call(&self) -> bool {
         matches!(&self.calls, Calls::Inline(inline) if inline.unclosed.is_kept())
     }
@@ -291,9 +291,9 @@ impl App for Wsgi {
         }
     }
 
-    fn response_sent(&mut self) {
+    fn response_written(&mut self, responder: &mut Responder) {
         if let Calls::Inline(inline) = &mut self.calls {
-            inline.unclosed.end(&mut self.runner);
+            inline.unclosed.end(&mut self.runner, responder);
         }
     }
 

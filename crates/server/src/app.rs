@@ -66,8 +66,8 @@ impl Content<'_> {
 pub enum Outcome {
     /// The responder holds the whole response.
     Responded,
-    /// The responder holds the whole response, and the application has more work to do after it. The server sends the response at once and
-    /// then calls [`App::response_sent`]. Only if [`Responder::can_send_now`].
+    /// The responder holds the whole response, and the application has more work to do after it. The server sends the response, unless it
+    /// is to be sent together with those of the pass's next events, and calls [`App::response_written`]. Only if [`Responder::can_send_now`].
     RespondedEarly,
     /// The responder holds the head of a streamed response; the server asks for the rest with [`App::pull`].
     Streaming,
@@ -125,8 +125,9 @@ pub trait App {
     /// Pushes the next part of a streamed response to `out`.
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled;
 
-    /// The response of the last call, which was [`Outcome::RespondedEarly`], has been sent.
-    fn response_sent(&mut self) {}
+    /// Does what follows the response of the last call, which was [`Outcome::RespondedEarly`]. What has not been sent is in `responder`:
+    /// another thread may send it if this takes long.
+    fn response_written(&mut self, _: &mut Responder) {}
 
     /// Whether something else on this thread waits for the end of the pass, such as callbacks of the owner's event loop. The pass then ends
     /// sooner.

@@ -110,6 +110,29 @@ fn a_response_with_more_work_is_sent_before_that_work() {
 }
 
 #[test]
+fn a_response_with_more_work_waits_for_those_of_the_next_events() {
+    let mut server = Server::new();
+    let client = server.connect_with_witness();
+    let mut others: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    client.send(&get("/ahead/1"));
+    for other in &others {
+        other.send(&get("/other"));
+    }
+    server.pass();
+    let witnessed = std::mem::take(&mut server.worker.app.witnessed);
+    assert_eq!(witnessed, [""]);
+    client.send(&get("/ahead/2"));
+    server.pass();
+    // The first response is before the second.
+    let witnessed = server.worker.app.witnessed.concat();
+    assert!(witnessed.starts_with("HTTP/1.1 200 OK\r\n") && witnessed.contains("\r\n\r\n/ahead/1"));
+    assert!(witnessed.ends_with("\r\n\r\n/ahead/2"), "{witnessed}");
+    for other in &mut others {
+        assert_eq!(server.response(other).content, "/other");
+    }
+}
+
+#[test]
 fn a_response_after_others_is_not_sent_early() {
     let mut server = Server::new();
     let mut client = server.connect();

@@ -15,6 +15,8 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
         if what == "keeps":
             keep(way, path)
         return [what.encode()]
+    if what.startswith("closes"):
+        return Closing(way, path)
     if what.startswith("blocks"):
         return blocks(way, path)
     for block in (b"one", b"two"):
@@ -25,6 +27,21 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
     if what == "both":
         return blocks(way, path)
     return []
+
+
+class Closing:
+    """An iterable that works when it is closed."""
+
+    def __init__(self, way: str, path: str) -> None:
+        self.way, self.path = way, path
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield all of the content."""
+        yield b"onetwo"
+
+    def close(self) -> None:
+        """Keep the thread."""
+        let_go(self.way, self.path)
 
 
 def blocks(way: str, path: str) -> Iterator[bytes]:

@@ -161,8 +161,8 @@ impl Mounted {
         }
     }
 
-    /// See [`server::App::response_sent`].
-    pub(super) fn response_sent(&mut self) {
+    /// See [`server::App::response_written`].
+    pub(super) fn response_written(&mut self, responder: &mut Responder) {
         let mut wsgi = self.mounts.wsgi_mut();
         let Some(wsgi) = wsgi.find(|wsgi| wsgi.has_call()) else {
             return;
@@ -172,7 +172,7 @@ impl Mounted {
             if let Err(error) = &hidden {
                 log_failure(py, error, None);
             }
-            wsgi.response_sent();
+            wsgi.response_written(responder);
         });
     }
 

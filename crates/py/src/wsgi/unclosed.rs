@@ -1,10 +1,14 @@
 //! A response that is complete with its first block, before the application has finished.
 //!
-//! Most frameworks return an iterator over one block whose length they have announced. PEP 3333 requires the block to be sent before the
-//! next one is requested, and `close` to be called at the end. So the response is sent at once, and the rest of the call follows.
+//! Most frameworks return an iterator over one block whose length they have announced. PEP 3333 requires that the block is sent before the
+//! next one is requested, or meanwhile by another thread, and that `close` is called at the end. So the response is sent at once, and the
+//! rest of the call follows. While other requests of the same pass wait, the response is sent with theirs, which costs less; if the rest
+//! of the call takes long, the flusher sends it.
+
+use std::sync::Arc;
 
 use pyo3::prelude::*;
-use server::Head;
+use server::{Head, Responder};
 
 use super::blocks::{Blocks, KeptBlocks};
 use super::log;
@@ -34,11 +38,14 @@ impl Unclosed {
     }
 
     /// Ends the call, which is still in its context.
-    pub(super) fn end(&mut self, runner: &mut Runner) {
+    pub(super) fn end(&mut self, runner: &mut Runner, responder: &mut Responder) {
         let Some(kept) = self.blocks.take() else {
             return;
         };
-        ffi::attached(|py| self.end_now(py, &kept, runner));
+        ffi::attached(|py| {
+            let exchanges = Arc::clone(&runner.exchanges);
+            exchanges.lend_unnamed(py, responder, || self.end_now(py, &kept, runner));
+        });
     }
 
     fn end_now(&self, py: Python<'_>, kept: &KeptBlocks, runner: &mut Runner) {

@@ -31,9 +31,7 @@ impl Form {
             Form::Json => {
                 let unix_s = SystemTime::now().duration_since(UNIX_EPOCH);
                 let unix_s = unix_s.unwrap_or_default().as_secs();
-                format!(
-                    "{{\"unix_s\":{unix_s},\"notice\":\"{text}\",\"missing_lines\":{count}}}\n"
-                )
+                format!("{{\"unix_s\":{unix_s},\"notice\":\"{text}\",\"missing_lines\":{count}}}\n")
             }
         }
     }

@@ -157,6 +157,19 @@ impl H1 {
         }
     }
 
+    /// Sends a response after which the application continues to work, or lets it wait for those of the pass's next events, and lets the
+    /// application continue.
+    fn finish_call<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if !turn.context.responder.batch.has_company(turn.now_ms()) {
+            self.send_now(turn);
+            turn.context.responder.batch.send_now();
+        }
+        turn.app.response_written(&mut turn.context.responder);
+        if turn.context.responder.sent_bytes > 0 {
+            turn.link.was_sent_in_call(turn.context);
+        }
+    }
+
     /// Parses a head and starts its exchange. Returns false if the exchange has to wait; `rest` is unchanged then.
     #[inline]
     fn head<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &mut &[u8]) -> bool {
@@ -315,9 +328,7 @@ impl H1 {
         if is_plain && self.queue.is_empty() {
             self.responded(turn, began_ms, (head, content), (status, content_bytes));
             if outcome == Outcome::RespondedEarly {
-                self.send_now(turn);
-                turn.context.responder.batch.send_now();
-                turn.app.response_sent();
+                self.finish_call(turn);
             }
             if !framing.persistent {
                 // A whole response may end with the connection.

@@ -453,7 +453,7 @@ impl H2 {
         let _ = turn.link.flush(turn.context, false);
         turn.context.responder.batch.send_now();
         // The stream has its response.
-        let _ = guarded(|| turn.app.response_sent());
+        let _ = guarded(|| turn.app.response_written(&mut turn.context.responder));
     }
 
     /// Asks the client for the content that it announced.

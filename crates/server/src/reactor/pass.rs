@@ -132,10 +132,12 @@ impl<A: App> Worker<A> {
             if ahead.iter().all(Option::is_none) {
                 self.next_event += 1;
                 is_foreign_ready |= event.token == FOREIGN;
+                self.note_followers();
                 self.serve(event);
             }
             for (index, (event, received)) in ahead.into_iter().flatten().enumerate() {
                 self.next_event += 1;
+                self.note_followers();
                 self.serve_ahead(event, received, index);
             }
             let now_ms = self.context.clock.now_ms();
@@ -148,6 +150,13 @@ impl<A: App> Worker<A> {
             }
         }
         is_foreign_ready
+    }
+
+    /// Notes whether the event that is served next is the last one.
+    #[inline]
+    fn note_followers(&mut self) {
+        let is_followed = self.events.get(self.next_event).is_some();
+        self.context.responder.batch.event_begins(is_followed);
     }
 
     /// Whether a pass that started at `began_ms` has lasted long enough.

@@ -28,6 +28,8 @@ const REST_MS: u64 = 1000;
 #[derive(Default)]
 pub(crate) struct Batch {
     is_open: bool,
+    /// Another event follows in this pass, so that a response waits for something.
+    is_followed: bool,
     bytes: Vec<u8>,
     /// The connections that the bytes belong to, in their order.
     waiting: Vec<Waiting>,
@@ -64,6 +66,17 @@ impl Batch {
     /// Allows responses to wait from now on.
     pub(crate) fn open(&mut self) {
         self.is_open = true;
+    }
+
+    /// An event is served, and another one of this pass follows or does not.
+    #[inline]
+    pub(crate) fn event_begins(&mut self, is_followed: bool) {
+        self.is_followed = is_followed;
+    }
+
+    /// Whether a response is sent together with others, if it waits while its application goes on.
+    pub(crate) fn has_company(&self, now_ms: u64) -> bool {
+        self.is_open && self.is_followed && now_ms >= self.rests_until_ms
     }
 
     /// Whether responses may wait: it is sent later in this pass.
@@ -152,6 +165,7 @@ impl Batch {
     /// Closes the batch until it is opened again, and takes its `index`-th response: moves the unsent bytes into `out`.
     pub(crate) fn take_next(&mut self, index: usize, out: &mut Vec<u8>) -> Option<Left> {
         self.is_open = false;
+        self.is_followed = false;
         let Some(waiting) = self.waiting.get_mut(index) else {
             self.waiting.clear();
             self.bytes.clear();
@@ -192,6 +206,26 @@ mod tests {
             Some((left.connection.key, out))
         };
         (0..).map_while(leave).collect()
+    }
+
+    #[test]
+    fn a_response_has_company_if_another_event_follows_unless_calls_are_slow() {
+        let mut batch = Batch::default();
+        assert!(!batch.has_company(NOW_MS));
+        batch.open();
+        assert!(!batch.has_company(NOW_MS));
+        batch.event_begins(true);
+        assert!(batch.has_company(NOW_MS));
+        batch.event_begins(false);
+        assert!(!batch.has_company(NOW_MS));
+        batch.event_begins(true);
+        assert!(batch.takes(id(1), &mut b"first".to_vec(), NOW_MS));
+        let later_ms = NOW_MS + SLOW_MS;
+        assert!(batch.is_due(later_ms));
+        assert!(!batch.has_company(later_ms) && batch.has_company(later_ms + REST_MS));
+        assert!(batch.take_next(0, &mut Vec::new()).is_some());
+        batch.open();
+        assert!(!batch.has_company(later_ms + REST_MS));
     }
 
     #[test]

@@ -39,8 +39,10 @@ pub(crate) struct ModelApp<'a> {
     pub(crate) violation: Option<String>,
     /// Since when time passes only while the worker waits.
     pub(crate) waits_since_ms: Option<u64>,
-    /// Responses sent early that `response_sent` has not been called for.
+    /// Responses sent early that `response_written` has not been called for.
     pub(crate) sent_early: usize,
+    /// The last of them does something slow after it.
+    is_slow_after: bool,
     room: Vec<MaybeUninit<u8>>,
 }
 
@@ -64,6 +66,7 @@ impl<'a> ModelApp<'a> {
             violation: None,
             waits_since_ms: None,
             sent_early: 0,
+            is_slow_after: false,
             room: Vec::new(),
         }
     }
@@ -332,6 +335,7 @@ impl App for ModelApp<'_> {
         }
         let outcome = match handler.first {
             First::Ahead if responder.can_send_now() => {
+                self.is_slow_after = handler.is_slow;
                 self.respond(index, responder);
                 self.sent_early += 1;
                 Outcome::RespondedEarly
@@ -412,12 +416,16 @@ impl App for ModelApp<'_> {
         }
     }
 
-    fn response_sent(&mut self) {
+    fn response_written(&mut self, responder: &mut Responder) {
         self.events += 1;
+        if self.is_slow_after {
+            send_meanwhile(responder);
+        }
         match self.sent_early.checked_sub(1) {
             Some(left) => self.sent_early = left,
-            None => self
-                .violate(|| "response_sent() without a response that was sent early".to_string()),
+            None => self.violate(|| {
+                "response_written() without a response that was sent early".to_string()
+            }),
         }
     }
 

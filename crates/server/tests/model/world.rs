@@ -424,7 +424,7 @@ impl<'a> World<'a> {
         }
         let app = &self.worker.app;
         if app.sent_early > 0 {
-            return Err("response_sent() is missing".into());
+            return Err("response_written() is missing".into());
         }
         let is_left = |it: &&Exchange| !it.is_over() && it.state != State::WantsContent;
         if let Some(left) = app.exchanges.iter().find(is_left) {
