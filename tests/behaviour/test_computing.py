@@ -203,9 +203,13 @@ def test_a_response_arrives_before_a_wsgi_application_has_closed_it(
     with ask(server, f"/?closes-lengthy,{way},{path}") as client:
         assert client.read().content == b"onetwo"
         let_go()
-        client.send(f"GET /?keeps,{way},{path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
-        wait_until(Path(f"{path}.kept").exists)
-        with ask(server, f"/?closes-lengthy,{way},{path}") as closing, ask(server, "/") as other:
+        with server.connect() as closing, server.connect() as other:
+            assert [each.get("/").status for each in (closing, other)] == [200, 200]
+            client.send(f"GET /?keeps,{way},{path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+            wait_until(Path(f"{path}.kept").exists)
+            target = f"/?closes-lengthy,{way},{path}"
+            closing.send(f"GET {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+            other.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
             let_go()
             assert client.read().content == b"keeps"
             assert closing.read().content == b"onetwo"

@@ -207,6 +207,9 @@ impl AccessLog {
     /// Gives the writer one second for the queued lines: a stalled log must not keep a worker from exiting. Returns as
     /// [`AccessLog::take_reports`].
     pub(crate) fn finish(&mut self) -> Vec<String> {
+        if self.queue.is_none() {
+            return self.take_reports();
+        }
         let end = Instant::now() + Duration::from_secs(1);
         while !self.block.is_empty() && Instant::now() < end {
             self.flush();
@@ -216,13 +219,21 @@ impl AccessLog {
                 break;
             }
         }
-        if self.queue.take().is_some() {
-            // Either way: the writer ended, or it stalls and is abandoned.
-            let _ = self
-                .finished
-                .recv_timeout(end.saturating_duration_since(Instant::now()));
+        self.queue = None;
+        // Either way: the writer ended, or it stalls and is abandoned.
+        let _ = self
+            .finished
+            .recv_timeout(end.saturating_duration_since(Instant::now()));
+        let mut reports = self.take_reports();
+        let left = std::mem::take(&mut self.block);
+        self.dropped_total += left.iter().filter(|byte| **byte == b'\n').count() as u64;
+        if self.dropped_total > 0 {
+            let lines = self.dropped_total;
+            reports.push(format!(
+                "{lines} lines of the access log were dropped: it is slower than the requests"
+            ));
         }
-        self.take_reports()
+        reports
     }
 }
 

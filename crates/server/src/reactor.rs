@@ -263,6 +263,7 @@ impl<A: App> Worker<A> {
     pub fn finish_access_log(&mut self) {
         if let Some(mut log) = self.context.end_log() {
             let reports = log.finish();
+            self.context.metrics.set_log_missing(log.missing_lines());
             reports.iter().for_each(|line| self.app.warn(line));
         }
     }

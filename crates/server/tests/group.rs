@@ -133,6 +133,22 @@ fn a_response_with_more_work_waits_for_those_of_the_next_events() {
 }
 
 #[test]
+fn a_response_that_cannot_join_others_is_sent_before_more_work() {
+    let long = get(&format!("/ahead/{}", "x".repeat(8120)));
+    let closing = "GET /ahead/1 HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n".into();
+    for request in [long, closing] {
+        let mut server = Server::new();
+        let client = server.connect_with_witness();
+        let other = server.connect();
+        client.send(&request);
+        other.send(&get("/other"));
+        server.pass();
+        let witnessed = server.worker.app.witnessed.concat();
+        assert!(witnessed.starts_with("HTTP/1.1 200 OK\r\n"), "{request}");
+    }
+}
+
+#[test]
 fn a_response_after_others_is_not_sent_early() {
     let mut server = Server::new();
     let mut client = server.connect();

@@ -194,11 +194,14 @@ def test_the_process_of_an_upgrade_takes_it_over(
 ) -> None:
     address = f"unix:{tmp_path / 'management'}" if is_unix else "127.0.0.1:0"
     managed = Managed(start, address=address)
+    completed = 'bolide_upgrades_total{result="completed"}'
+    assert managed.metrics()[completed] == 0
     managed.server.signal(signal.SIGUSR2)
     new = int(managed.server.wait_line(r"process (\d+) serves, and this one drains")[1])
     try:
         assert managed.server.wait() == 0
         assert managed.status()["pid"] == new
+        assert managed.metrics()[completed] == 1
         assert managed.ask("/stop", "POST", COMMAND).status == 202
     finally:
         assert wait_for_end(new)

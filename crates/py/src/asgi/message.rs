@@ -201,8 +201,8 @@ impl Message<'_> {
     }
 }
 
-/// The bytes of a body: none for `None`, as other servers take it. Other objects are copied, since the application may change what it
-/// has sent.
+/// The bytes of a body: none for `None`, as uvicorn takes it in a chunked response. Other objects are copied, since the application may
+/// change what it has sent.
 pub(super) fn bytes_of(body: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
     let body = match body.cast_into_exact::<PyBytes>() {
         Ok(bytes) => return Ok(bytes),

@@ -2,8 +2,8 @@
 //!
 //! Most frameworks return an iterator over one block whose length they have announced. PEP 3333 requires that the block is sent before the
 //! next one is requested, or meanwhile by another thread, and that `close` is called at the end. So the response is sent at once, and the
-//! rest of the call follows. While other requests of the same pass wait, the response is sent with theirs, which costs less; if the rest
-//! of the call takes long, the flusher sends it.
+//! rest of the call follows. While other requests of the same pass wait, the response is sent with theirs, which costs less. If the rest
+//! of the call takes long, the flusher sends it, as soon as the interpreter lets it run, and the next ones do not wait.
 
 use std::sync::Arc;
 

@@ -92,9 +92,11 @@ impl Losses {
 
 impl Lose for Losses {
     fn add(&self, lines: u64) {
-        self.lines.fetch_add(lines, Ordering::Relaxed);
-        // The metric is current although no request follows.
-        self.waker.wake();
+        if lines > 0 {
+            self.lines.fetch_add(lines, Ordering::Relaxed);
+            // The metric is current although no request follows.
+            self.waker.wake();
+        }
     }
 
     fn report(&self, line: String) {
@@ -108,6 +110,8 @@ impl Lose for Losses {
 
 #[cfg(test)]
 mod tests {
+    use net::Events;
+
     use super::*;
     use crate::access_log::LogFormat;
 
@@ -125,6 +129,24 @@ mod tests {
             after,
             "\"notice\":\"3 access log lines were lost: they could not be written\",\"missing_lines\":3}\n"
         );
+    }
+
+    #[test]
+    fn only_lost_lines_and_reports_end_a_wait() {
+        let (poller, losses) = (Poller::new().unwrap(), Losses::new().unwrap());
+        losses.watch(&poller).unwrap();
+        let mut events = Events::default();
+        let mut is_woken = || {
+            poller.wait(&mut events, Some(0)).unwrap();
+            events.get(0).is_some()
+        };
+        assert!(!is_woken());
+        losses.add(0);
+        assert!(!is_woken());
+        losses.add(1);
+        assert!(is_woken() && !is_woken());
+        losses.report("one".into());
+        assert!(is_woken() && !is_woken());
     }
 
     #[test]

@@ -2,9 +2,13 @@
 
 use std::io::{ErrorKind, Write};
 use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 use super::format::Form;
 use super::loss::{Lose, Loss};
+
+/// Failures within this time of a report are not reported, only counted.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// What the writing thread does next.
 pub(super) enum Work<F> {
@@ -24,6 +28,7 @@ pub(super) fn write_blocks<F: Write>(
 ) {
     // What the log does not mention yet.
     let (mut lost, mut is_torn) = (0, false);
+    let mut news = News::new(losses);
     for work in works {
         let block = match work {
             Work::Lines(block) => block,
@@ -38,27 +43,79 @@ pub(super) fn write_blocks<F: Write>(
             let (rest, _) = write_most(&mut file, &notice);
             is_torn = is_torn_after(&notice, rest, is_torn);
             if rest > 0 {
-                lost += count(&block, losses);
+                lost += news.lose(&block);
                 continue;
             }
-            losses.report(format!(
-                "the access log is written again; {lost} of its lines were lost"
-            ));
+            news.recovered();
             lost = 0;
         }
         let (rest, error) = write_most(&mut file, &block);
         if let Some(error) = error
             && lost == 0
         {
-            losses.report(format!(
-                "the access log cannot be written: {error}; its lines are lost until it can be"
-            ));
+            news.failed(&error);
         }
-        lost += count(block.get(block.len() - rest..).unwrap_or_default(), losses);
+        lost += news.lose(block.get(block.len() - rest..).unwrap_or_default());
         is_torn = is_torn_after(&block, rest, is_torn);
     }
-    if lost > 0 {
-        losses.report(format!("{lost} lines of the access log were lost"));
+    news.ended();
+}
+
+/// What is reported of losses: a few lines, however often the file can be written and then not.
+struct News<'a, L> {
+    losses: &'a L,
+    /// Lost lines that no report has mentioned.
+    lines: u64,
+    /// The last report said that the log cannot be written.
+    is_down: bool,
+    rests_until: Option<Instant>,
+}
+
+impl<L: Lose> News<'_, L> {
+    fn new(losses: &L) -> News<'_, L> {
+        News {
+            losses,
+            lines: 0,
+            is_down: false,
+            rests_until: None,
+        }
+    }
+
+    /// Counts the lines in `bytes`, which are lost, and returns how many they are.
+    fn lose(&mut self, bytes: &[u8]) -> u64 {
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.losses.add(lines);
+        self.lines += lines;
+        lines
+    }
+
+    fn failed(&mut self, error: &std::io::Error) {
+        let now = Instant::now();
+        if self.is_down || self.rests_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.is_down = true;
+        self.rests_until = Some(now + PAUSE);
+        self.losses.report(format!(
+            "the access log cannot be written: {error}; its lines are lost until it can be"
+        ));
+    }
+
+    fn recovered(&mut self) {
+        if std::mem::take(&mut self.is_down) {
+            let lines = std::mem::take(&mut self.lines);
+            self.losses.report(format!(
+                "the access log is written again; {lines} of its lines were lost"
+            ));
+        }
+    }
+
+    fn ended(&self) {
+        if self.lines > 0 {
+            let lines = self.lines;
+            self.losses
+                .report(format!("{lines} lines of the access log were lost"));
+        }
     }
 }
 
@@ -74,13 +131,6 @@ fn write_most(file: &mut impl Write, bytes: &[u8]) -> (usize, Option<std::io::Er
         }
     }
     (0, None)
-}
-
-/// Adds the lines in `bytes`, which are lost, and returns how many they are.
-fn count(bytes: &[u8], losses: &impl Lose) -> u64 {
-    let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
-    losses.add(lines);
-    lines
 }
 
 /// Whether the log ends within a line, once all of `bytes` but the last `rest` were written.

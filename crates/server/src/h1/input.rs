@@ -160,11 +160,21 @@ impl H1 {
     /// Sends a response after which the application continues to work, or lets it wait for those of the pass's next events, and lets the
     /// application continue.
     fn finish_call<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        if !turn.context.responder.batch.has_company(turn.now_ms()) {
+        let since_ms = turn.now_ms();
+        let responder = &mut turn.context.responder;
+        let can_wait = responder.framing.persistent && !turn.link.has_ended();
+        let waits = can_wait && responder.batch.has_company(responder.out.len(), since_ms);
+        if !waits {
             self.send_now(turn);
             turn.context.responder.batch.send_now();
         }
         turn.app.response_written(&mut turn.context.responder);
+        if waits {
+            turn.context.clock.tick();
+            let now_ms = turn.now_ms();
+            let batch = &mut turn.context.responder.batch;
+            batch.has_waited_for_end(since_ms, now_ms);
+        }
         if turn.context.responder.sent_bytes > 0 {
             turn.link.was_sent_in_call(turn.context);
         }

@@ -152,10 +152,11 @@ impl<A: App> Worker<A> {
         is_foreign_ready
     }
 
-    /// Notes whether the event that is served next is the last one.
+    /// Notes whether the event after the one that is served now is a connection's input.
     #[inline]
     fn note_followers(&mut self) {
-        let is_followed = self.events.get(self.next_event).is_some();
+        let next = self.events.get(self.next_event);
+        let is_followed = next.is_some_and(|it| it.token < LISTENER && it.is_readable());
         self.context.responder.batch.event_begins(is_followed);
     }
 

@@ -24,12 +24,19 @@ const SLOW_MS: u64 = 20;
 /// How long no response waits after that.
 const REST_MS: u64 = 1000;
 
+/// What an application does after a response, while the response waits, is slow if it takes this long: more than the clock's resolution.
+const SLOW_END_MS: u64 = 10;
+/// How long no response waits for what follows it after that.
+const END_REST_MS: u64 = 60_000;
+
 /// Responses that have been written but not sent.
 #[derive(Default)]
 pub(crate) struct Batch {
     is_open: bool,
-    /// Another event follows in this pass, so that a response waits for something.
+    /// A connection's input follows in this pass, so that there is something to wait for.
     is_followed: bool,
+    /// Until then no response waits while its application goes on.
+    ends_rest_until_ms: u64,
     bytes: Vec<u8>,
     /// The connections that the bytes belong to, in their order.
     waiting: Vec<Waiting>,
@@ -68,15 +75,25 @@ impl Batch {
         self.is_open = true;
     }
 
-    /// An event is served, and another one of this pass follows or does not.
+    /// An event is served, and another connection's input follows in this pass or does not.
     #[inline]
     pub(crate) fn event_begins(&mut self, is_followed: bool) {
         self.is_followed = is_followed;
     }
 
-    /// Whether a response is sent together with others, if it waits while its application goes on.
-    pub(crate) fn has_company(&self, now_ms: u64) -> bool {
-        self.is_open && self.is_followed && now_ms >= self.rests_until_ms
+    /// Whether a response of so many bytes is sent together with others, if it waits while its application goes on.
+    pub(crate) fn has_company(&self, bytes: usize, now_ms: u64) -> bool {
+        self.is_open
+            && self.is_followed
+            && bytes <= WAITING_BYTES_MAX
+            && now_ms >= self.rests_until_ms.max(self.ends_rest_until_ms)
+    }
+
+    /// A response has waited from `since_ms` on for what its application did after it.
+    pub(crate) fn has_waited_for_end(&mut self, since_ms: u64, now_ms: u64) {
+        if now_ms.saturating_sub(since_ms) >= SLOW_END_MS {
+            self.ends_rest_until_ms = now_ms + END_REST_MS;
+        }
     }
 
     /// Whether responses may wait: it is sent later in this pass.
@@ -211,21 +228,34 @@ mod tests {
     #[test]
     fn a_response_has_company_if_another_event_follows_unless_calls_are_slow() {
         let mut batch = Batch::default();
-        assert!(!batch.has_company(NOW_MS));
+        assert!(!batch.has_company(9, NOW_MS));
         batch.open();
-        assert!(!batch.has_company(NOW_MS));
+        assert!(!batch.has_company(9, NOW_MS));
         batch.event_begins(true);
-        assert!(batch.has_company(NOW_MS));
+        assert!(batch.has_company(WAITING_BYTES_MAX, NOW_MS));
+        assert!(!batch.has_company(WAITING_BYTES_MAX + 1, NOW_MS));
         batch.event_begins(false);
-        assert!(!batch.has_company(NOW_MS));
+        assert!(!batch.has_company(9, NOW_MS));
         batch.event_begins(true);
         assert!(batch.takes(id(1), &mut b"first".to_vec(), NOW_MS));
         let later_ms = NOW_MS + SLOW_MS;
         assert!(batch.is_due(later_ms));
-        assert!(!batch.has_company(later_ms) && batch.has_company(later_ms + REST_MS));
+        assert!(!batch.has_company(9, later_ms) && batch.has_company(9, later_ms + REST_MS));
         assert!(batch.take_next(0, &mut Vec::new()).is_some());
         batch.open();
-        assert!(!batch.has_company(later_ms + REST_MS));
+        assert!(!batch.has_company(9, later_ms + REST_MS));
+    }
+
+    #[test]
+    fn no_response_waits_for_its_end_for_a_minute_after_a_slow_one() {
+        let mut batch = Batch::default();
+        batch.open();
+        batch.event_begins(true);
+        batch.has_waited_for_end(NOW_MS, NOW_MS + SLOW_END_MS - 1);
+        assert!(batch.has_company(9, NOW_MS + SLOW_END_MS));
+        batch.has_waited_for_end(NOW_MS, NOW_MS + SLOW_END_MS);
+        let until_ms = NOW_MS + SLOW_END_MS + END_REST_MS;
+        assert!(!batch.has_company(9, until_ms - 1) && batch.has_company(9, until_ms));
     }
 
     #[test]

@@ -282,6 +282,10 @@ impl<'a> ModelApp<'a> {
         let exchange = &mut self.exchanges[index];
         exchange.delivered += bytes;
         exchange.has_all = is_last;
+        if !exchange.asks && exchange.surplus_asks > 0 {
+            exchange.surplus_asks -= 1;
+            exchange.asks = true;
+        }
         if exchange.collects && !is_last {
             if std::mem::replace(&mut exchange.was_ahead, true) {
                 self.violate(|| "a part of a content that was requested as a whole".to_string());
@@ -362,7 +366,7 @@ impl App for ModelApp<'_> {
                 panic!("{PANIC}");
             }
         };
-        if handler.is_slow {
+        if handler.is_slow && outcome != Outcome::RespondedEarly {
             send_meanwhile(responder);
         }
         outcome
@@ -435,7 +439,7 @@ impl App for ModelApp<'_> {
         };
         let plan = self.plan_of(index);
         let exchange = &self.exchanges[index];
-        if !exchange.asks {
+        if !exchange.asks && exchange.surplus_asks == 0 {
             self.violate(|| "content() that was not requested".to_string());
         }
         let exchange = &self.exchanges[index];

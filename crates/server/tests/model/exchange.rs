@@ -112,6 +112,8 @@ pub(crate) struct Exchange {
     pub(crate) has_asked: bool,
     /// It has asked for the rest as one part.
     pub(crate) collects: bool,
+    /// It has asked for a part again while it did so, after it had asked for one: each of these may be fulfilled.
+    pub(crate) surplus_asks: usize,
     /// A part was read ahead since, before the server knew.
     pub(crate) was_ahead: bool,
     /// It has a part that it did not ask for.
@@ -157,6 +159,7 @@ impl Exchange {
             asks: false,
             has_asked: false,
             collects: false,
+            surplus_asks: 0,
             was_ahead: false,
             is_ahead: false,
             delivered: 0,

@@ -124,8 +124,12 @@ impl ModelApp<'_> {
     /// Asks for a part of the content, unless it has asked.
     pub(crate) fn ask(&mut self, index: usize) {
         let asks = self.note_ask(index);
-        if std::mem::take(&mut self.exchanges[index].collects) || !asks {
+        let collected = std::mem::take(&mut self.exchanges[index].collects);
+        if collected || !asks {
             self.post(index, Command::Read);
+        }
+        if collected && asks {
+            self.exchanges[index].surplus_asks += 1;
         }
     }
 

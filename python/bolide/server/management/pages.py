@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from bolide import _core
 from bolide.config.settings import table
 from bolide.server.management import exposition
 from bolide.server.management.counts import CAUSES, PREFIX, Family, Tally, by_family, families
-from bolide.server.management.outcomes import RESULTS, Outcomes
+from bolide.server.management.outcomes import COMPLETED, RESULTS, Outcomes
 from bolide.server.management.request import NUMBER_FIELD, Reply, Request, sentence
 from bolide.server.process.phase import Phase
 
@@ -186,9 +187,15 @@ def own_families(server: Server) -> list[tuple[Family, Sequence[Number]]]:
         "workers": [states.count(state) for state in STATES],
         "worker_exits": [exits[cause] for cause in CAUSES],
         "reloads": [reloads[result] for result in RESULTS],
+        "upgrades": [upgrades_of(server)[result] for result in RESULTS],
         "event_loop_lag_seconds": [lag_s],
     }
     return [(family, values[family.name.removeprefix(PREFIX)]) for family in supervisor_families()]
+
+
+def upgrades_of(server: Server) -> Counter[str]:
+    """Return how many upgrades there were, by result, with the one by which this process began."""
+    return server.upgrades.totals + Counter({COMPLETED: int(server.took_over is not None)})
 
 
 def supervisor_families() -> list[Family]:
@@ -219,6 +226,13 @@ def supervisor_families() -> list[Family]:
             "counter",
             "",
             "Reloads that have ended, by result.",
+            (("result", RESULTS),),
+        ),
+        Family(
+            f"{PREFIX}upgrades",
+            "counter",
+            "",
+            "Upgrades that have ended, by result. A new process begins with its own.",
             (("result", RESULTS),),
         ),
         Family(f"{PREFIX}event_loop_lag_seconds", "gauge", "seconds", lag),

@@ -48,13 +48,20 @@ def command(arguments: Sequence[str], executable: str) -> list[str]:
     for count in (1, 2):
         if arguments[count:] and _runs_with(arguments[count], arguments[:count]):
             return list(arguments[count:])
-    from shutil import which  # loads every compression module, and is seldom necessary
-
     named = arguments[0] if arguments else ""
     with suppress(OSError):
-        if named and os.path.samefile(which(named) or "", executable):
+        if named and os.path.samefile(_program(named), executable):
             return list(arguments)  # a relative path stays one: its folder may be another by then
     return [executable, *arguments[1:]]
+
+
+def _program(named: str) -> str:
+    """Return the path of a program that is named as in a shell; "" if there is none."""
+    if os.path.dirname(named):
+        return named
+    from shutil import which  # loads every compression module: most of a megabyte
+
+    return which(named) or ""
 
 
 def folder(environ: Mapping[str, str]) -> str:
