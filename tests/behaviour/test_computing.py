@@ -198,23 +198,29 @@ def test_each_block_of_a_wsgi_application_arrives_before_it_goes_on(
 def test_a_response_arrives_before_a_wsgi_application_has_closed_it(
     serving: Serving, way: str, path: Path, let_go: LetGo, threads: str
 ) -> None:
-    """Alone, and while requests that have arrived at the same time wait."""
     server = serving("computing/wsgi.py", "--threads", threads)
     with ask(server, f"/?closes-lengthy,{way},{path}") as client:
         assert client.read().content == b"onetwo"
         let_go()
-        with server.connect() as closing, server.connect() as other:
-            assert [each.get("/").status for each in (closing, other)] == [200, 200]
-            client.send(f"GET /?keeps,{way},{path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
-            wait_until(Path(f"{path}.kept").exists)
-            target = f"/?closes-lengthy,{way},{path}"
-            closing.send(f"GET {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
-            other.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
-            let_go()
-            assert client.read().content == b"keeps"
-            assert closing.read().content == b"onetwo"
-            let_go()
-            assert other.read().content == b"quick"
+        assert client.get("/").content == b"quick"
+
+
+def test_a_response_arrives_before_it_is_closed_while_other_requests_wait(
+    serving: Serving, way: str, path: Path, let_go: LetGo
+) -> None:
+    server = serving("computing/wsgi.py", "--threads", "1")
+    with server.connect() as busy, server.connect() as closing, server.connect() as other:
+        assert [each.get("/").status for each in (busy, closing, other)] == [200, 200, 200]
+        busy.send(f"GET /?keeps,{way},{path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        wait_until(Path(f"{path}.kept").exists)
+        target = f"/?closes-lengthy,{way},{path}"
+        closing.send(f"GET {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        other.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        let_go()
+        assert busy.read().content == b"keeps"
+        assert closing.read().content == b"onetwo"
+        let_go()
+        assert other.read().content == b"quick"
 
 
 def test_blocks_follow_what_was_passed_to_write(
