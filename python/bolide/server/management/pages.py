@@ -180,14 +180,14 @@ def own_families(server: Server) -> list[tuple[Family, Sequence[Number]]]:
     """Return what the supervisor itself counts."""
     states = [state_of(each) for each in server.workers]
     lag_s = max((busy_s(each) for each in server.workers), default=0.0)
-    exits, reloads = server.tally.exits, server.reloads.totals
+    exits, reloads, upgrades = server.tally.exits, server.reloads.totals, upgrades_of(server)
     values: dict[str, Sequence[Number]] = {
         "bolide": [1],
         "start_time_seconds": [server.began_unix_s],
         "workers": [states.count(state) for state in STATES],
         "worker_exits": [exits[cause] for cause in CAUSES],
         "reloads": [reloads[result] for result in RESULTS],
-        "upgrades": [upgrades_of(server)[result] for result in RESULTS],
+        "upgrades": [upgrades[result] for result in RESULTS],
         "event_loop_lag_seconds": [lag_s],
     }
     return [(family, values[family.name.removeprefix(PREFIX)]) for family in supervisor_families()]
