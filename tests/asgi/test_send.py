@@ -267,9 +267,7 @@ def test_29_a_buffer_may_be_changed_when_send_has_returned(
 
 
 @pytest.mark.parametrize(("size", "content"), [("whole", b""), ("parts", b"end")])
-def test_a_body_that_is_none_is_empty(
-    client: Connection, size: str, content: bytes
-) -> None:
+def test_a_body_that_is_none_is_empty(client: Connection, size: str, content: bytes) -> None:
     reply = client.get(f"/no_body/{size}")
     assert (reply.status, reply.content) == (200, content)
 
