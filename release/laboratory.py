@@ -12,6 +12,9 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.version import Version
+
 PACKAGE = "bolide_lab"
 DISTRIBUTION = "bolide-lab"
 FILE_MODE = 0o100644 << 16
@@ -24,7 +27,13 @@ Summary: The applications that `bolide race` measures.
 License-Expression: MIT
 License-File: LICENSE
 Requires-Python: >=3.11
-Description-Content-Type: text/markdown
+Author: Bolide contributors
+Classifier: Development Status :: 3 - Alpha
+Classifier: Intended Audience :: Developers
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: Python :: 3 :: Only
+Classifier: Topic :: System :: Benchmark
+{urls}Description-Content-Type: text/markdown
 
 # bolide-lab
 
@@ -44,7 +53,9 @@ def build(tree: Path, out: Path) -> Path:
 
     Raises: ValueError if the extra of pyproject.toml requires another version.
     """
-    version = _version(tree)
+    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+    version = _version(tree, project["optional-dependencies"]["lab"])
+    urls = "".join(f"Project-URL: {each}, {url}\n" for each, url in project.get("urls", {}).items())
     wheel = out / f"{PACKAGE}-{version}-py3-none-any.whl"
     info = f"{PACKAGE}-{version}.dist-info"
     folder = tree / "python" / PACKAGE
@@ -53,7 +64,9 @@ def build(tree: Path, out: Path) -> Path:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.suffix != ".pyc"
     }
-    files[f"{info}/METADATA"] = METADATA.format(name=DISTRIBUTION, version=version).encode()
+    files[f"{info}/METADATA"] = METADATA.format(
+        name=DISTRIBUTION, version=version, urls=urls
+    ).encode()
     files[f"{info}/WHEEL"] = WHEEL.encode()
     files[f"{info}/licenses/LICENSE"] = (tree / "LICENSE").read_bytes()
     record = f"{info}/RECORD"
@@ -66,15 +79,14 @@ def build(tree: Path, out: Path) -> Path:
     return wheel
 
 
-def _version(tree: Path) -> str:
-    """Return the workspace's version, which the extra has to require."""
-    version = str(
-        tomllib.loads((tree / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-    )
-    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
-    if f"{DISTRIBUTION}=={version}" not in project["optional-dependencies"]["lab"]:
+def _version(tree: Path, extra: list[str]) -> str:
+    """Return the workspace's version in the form of PEP 440, which the extra has to require."""
+    workspace = tomllib.loads((tree / "Cargo.toml").read_text())["workspace"]
+    version = Version(workspace["package"]["version"])
+    required = [Requirement(each) for each in extra]
+    if not any(str(each) == f"{DISTRIBUTION}=={version}" for each in required):
         raise ValueError(f"pyproject.toml: bolide[lab] does not require {DISTRIBUTION}=={version}")
-    return version
+    return str(version)
 
 
 def _row(name: str, content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Collects the license texts of the crates that are compiled into the core, which ask for that."""
+"""Collects license texts and names of the crates that are compiled into the core, as they ask."""
 
 from __future__ import annotations
 
@@ -9,23 +9,45 @@ from pathlib import Path
 from typing import Any
 
 NAME = "LICENSES-OF-CRATES.txt"
+LICENSE = 'license = "MIT"'
 LICENSE_FILES = 'license-files = ["LICENSE"]'
 TEXTS = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*")
 ROOT_CRATE = "bolide-py"
 
 
 def apply(tree: Path) -> None:
-    """Write the texts into a copy of the sources, and name the file in its pyproject.toml.
+    """Write the texts into a copy of the sources; name file and licenses in its pyproject.toml.
 
-    Raises: ValueError if pyproject.toml has no place for it, or a crate has no text.
+    Raises: ValueError if pyproject.toml has no place for that, or a crate has no text.
     """
     project = tree / "pyproject.toml"
     text = project.read_text()
-    if text.count(LICENSE_FILES) != 1:
-        raise ValueError(f"pyproject.toml: no single {LICENSE_FILES}")
-    named = LICENSE_FILES.replace("]", f', "{NAME}"]')
-    project.write_text(text.replace(LICENSE_FILES, named))
-    (tree / NAME).write_text("\n".join(notice(each) for each in crates(tree)))
+    for line in (LICENSE, LICENSE_FILES):
+        if text.count(f"\n{line}\n") != 1:
+            raise ValueError(f"pyproject.toml: no single {line}")
+    linked = crates(tree)
+    expression = " AND ".join(sorted(set().union(*map(licenses, linked), {"MIT"})))
+    text = text.replace(f"\n{LICENSE}\n", f'\nlicense = "{expression}"\n')
+    text = text.replace(LICENSE_FILES, LICENSE_FILES.replace("]", f', "{NAME}"]'))
+    project.write_text(text)
+    (tree / NAME).write_text("\n".join(map(notice, linked)))
+
+
+def licenses(package: dict[str, Any]) -> set[str]:
+    """Return the licenses that apply to a crate (SPDX): MIT, or the first, of those offered.
+
+    Raises: ValueError if it has none, or they are nested more deeply than in one pair of brackets.
+    """
+
+    def chosen(offer: re.Match[str]) -> str:
+        offered = re.split(r" OR |/", offer[1])
+        return "MIT" if "MIT" in offered else offered[0]
+
+    plain = re.sub(r"\(([^()]*)\)", chosen, package["license"] or "")
+    parts = [re.sub(r"^(.*)$", chosen, part) for part in plain.split(" AND ")]
+    if not all(re.fullmatch(r"[\w.-]+( WITH [\w.-]+)?", part) for part in parts):
+        raise ValueError(f"{package['name']}: license {package['license']!r}")
+    return set(parts)
 
 
 def crates(tree: Path) -> list[dict[str, Any]]:

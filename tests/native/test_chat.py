@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from support.browser import BROWSER
 from support.server import Start
 from support.waiting import wait_until
 from support.websocket import PING, PONG, WebSocket, connect, frame, handshake
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="chromium is not installed"),
     pytest.mark.timeout(120),

@@ -68,6 +68,40 @@ def test_tools_that_are_missing(tmp_path: Path, words: list[str], code: int) -> 
     assert audit(tmp_path, *words) == (code, skipped)
 
 
+def test_what_only_tests_and_tools_need_is_no_failure(tmp_path: Path) -> None:
+    fake_deny(tmp_path, "true")
+    fake_pip_audit(tmp_path, SAFE, VULNERABLE | {"name": "Flask"})
+    code, lines = audit(tmp_path, "--strict")
+    assert code == 0
+    assert "only tests and tools need Flask 8.1: PYSEC-1, PYSEC-2" in lines
+    assert lines[-1] == f"{PACKAGES}: passed"
+
+
+def test_what_a_dependency_needs_is_needed(tmp_path: Path) -> None:
+    for name, requires in (
+        ("click", "Inner; python_version > '3'"),
+        ("inner", "other; extra == 'x'"),
+    ):
+        folder = tmp_path / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        fields = (
+            "Metadata-Version: 2.1",
+            f"Name: {name}",
+            "Version: 1",
+            f"Requires-Dist: {requires}",
+        )
+        (folder / "METADATA").write_text("\n".join(fields))
+    fake_deny(tmp_path, "true")
+    fake_pip_audit(tmp_path, VULNERABLE | {"name": "Inner"}, VULNERABLE | {"name": "other"})
+    code, lines = audit(tmp_path)
+    assert code == 1
+    assert lines[-3:] == [
+        "only tests and tools need other 8.1: PYSEC-1, PYSEC-2",
+        f"{PACKAGES}: FAILED",
+        "  Inner 8.1: PYSEC-1, PYSEC-2",
+    ]
+
+
 def test_data_that_cannot_be_had(tmp_path: Path) -> None:
     fake_deny(tmp_path, 'test "$1" = fetch && echo "no such host" >&2 && exit 1\nexit 0')
     fake_pip_audit(tmp_path, SAFE, UNKNOWN)

@@ -80,6 +80,21 @@ def test_the_extra_requires_this_version(laboratory: ModuleType, tmp_path: Path)
         laboratory.build(tmp_path, tmp_path)
 
 
+def test_a_release_candidate_has_a_name_that_pip_accepts(
+    laboratory: ModuleType, tmp_path: Path
+) -> None:
+    for name in ("Cargo.toml", "pyproject.toml"):
+        text = (ROOT / name).read_text()
+        text = text.replace('version = "0.1.0"', 'version = "0.1.0-rc.1"', 1)
+        (tmp_path / name).write_text(text.replace("bolide-lab==0.1.0", "bolide-lab==0.1.0rc1"))
+    shutil.copy(ROOT / "LICENSE", tmp_path)
+    wheel = laboratory.build(tmp_path, tmp_path)
+    assert wheel.name == "bolide_lab-0.1.0rc1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read("bolide_lab-0.1.0rc1.dist-info/METADATA").decode().splitlines()
+    assert "Version: 0.1.0rc1" in metadata
+
+
 def test_a_race_does_not_start_with_the_applications_of_another_version(tmp_path: Path) -> None:
     for name, version in (("bolide", "1.0"), ("bolide_lab", "0.9")):
         folder = tmp_path / "site" / f"{name}-{version}.dist-info"

@@ -43,6 +43,9 @@ def test_what_is_linked_has_its_text(notices: ModuleType, tmp_path: Path) -> Non
     assert "x509-parser" not in named, "a feature that is off would need it"
     project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
     assert project["license-files"] == ["LICENSE", notices.NAME]
+    names = project["license"].split(" AND ")
+    assert names == sorted(names)
+    assert {"Apache-2.0", "BSD-3-Clause", "ISC", "MIT", "Zlib"} <= set(names)
 
 
 def package(folder: Path, license_name: str) -> dict[str, object]:
@@ -72,3 +75,27 @@ def test_the_text_is_that_of_mit_where_it_is_offered(
 def test_a_crate_without_a_text_is_an_error(notices: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="some: no license text"):
         notices.notice(package(tmp_path, "MIT"))
+
+
+@pytest.mark.parametrize(
+    ("license_name", "expected"),
+    [
+        ("MIT OR Apache-2.0", {"MIT"}),
+        ("MIT/Apache-2.0", {"MIT"}),
+        ("ISC AND (Apache-2.0 OR ISC) AND OpenSSL", {"ISC", "Apache-2.0", "OpenSSL"}),
+        ("Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT", {"MIT"}),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", {"MIT", "Unicode-3.0"}),
+    ],
+)
+def test_of_several_licenses_the_first_or_mit_applies(
+    notices: ModuleType, tmp_path: Path, license_name: str, expected: set[str]
+) -> None:
+    assert notices.licenses(package(tmp_path, license_name)) == expected
+
+
+@pytest.mark.parametrize("license_name", ["", "((MIT OR ISC) AND Zlib) OR ISC"])
+def test_licenses_that_are_not_understood_are_an_error(
+    notices: ModuleType, tmp_path: Path, license_name: str
+) -> None:
+    with pytest.raises(ValueError, match="some: license"):
+        notices.licenses(package(tmp_path, license_name))

@@ -52,7 +52,9 @@ def test_the_oldest_rust_builds_it_and_the_lints_are_of_one_version() -> None:
     assert f'RUSTUP_TOOLCHAIN: "{promised[1]}.0"' in oldest
     assert "cargo build --locked --workspace" in oldest
     assert re.search(r'RUSTUP_TOOLCHAIN: "\d+\.\d+\.\d+"', job(CI, "test"))
-    assert "stable" not in CI
+    assert "stable" not in CI + RELEASE
+    [released] = re.findall(r'RUSTUP_TOOLCHAIN: "(.+)"', RELEASE)
+    assert released in job(CI, "test"), "what is released was built by what was tested"
 
 
 def job(workflow: str, name: str) -> str:

@@ -29,6 +29,7 @@ REPORTED: Mapping[str, type] = {
     "ready": bool,
     "connection_bytes_max": int,
     "requests": int,
+    "leaving": bool,
     "code": int,
     "message": str,
     "details": str,
@@ -61,7 +62,7 @@ class Child:
     report: dict[str, Any] = field(default_factory=dict)
     """Its report: `ready` and `connection_bytes_max`, or `code`, `message` and `details`.
 
-    Later `requests`, if it has served as many as it shall."""
+    Later `requests`, if it has served as many as it shall, and `leaving`."""
     is_silent: bool = False
     """Whether it will report no more."""
     is_malformed: bool = False

@@ -1,10 +1,10 @@
 """A worker process from fork to exit: imports the application, serves it, drains, exits.
 
-It reports over a pipe, in one line of JSON: ready, or why not; and later, if there is to be an end
-of that, that it has served enough requests. TERM makes it drain and exit
-with 0. So does the end of the supervisor, which closes the lifeline pipe. While the worker imports
-the application, TERM ends it at once; a startup that is running completes first, and the shutdown
-follows. The supervisor handles INT, which a terminal sends to both.
+It reports over a pipe, in one line of JSON each: ready, or why not; later, if there is a limit,
+that it has served enough requests; and that it is leaving, whatever the reason. TERM makes it drain
+and exit with 0. So does the end of the supervisor, which closes the lifeline pipe. While the worker
+imports the application, TERM ends it at once; a startup that is running completes first, and the
+shutdown follows. The supervisor handles INT, which a terminal sends to both.
 """
 
 from __future__ import annotations
@@ -157,7 +157,9 @@ def _run_loop(job: Job, service: Service, place: Place, report_fd: int) -> int:
         try:
             return runner.run(_serve(job, service, place, report_fd))
         except BaseException as error:
-            return ending.of_loop(error)
+            code = ending.of_loop(error)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its threads have the time of a drain
+    return code
 
 
 def _prepare(settings: Settings, number: int) -> None:
@@ -203,12 +205,15 @@ async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> in
     if place.heart is not None:
         place.heart.beat(asyncio.get_running_loop(), job.settings.worker_timeout_ms)
     ready = {"ready": True, "connection_bytes_max": service.server.connection_bytes_max}
-    _report(report_fd, ready, is_last=not requests)
+    _report(report_fd, ready)
     if place.channel_fd is not None:
         _take_what_is_new(place.channel_fd, job.certificates, service)
     if job.certificates is not None:
         _forget_keys(job.certificates)
-    code = await end.wait()
+    try:
+        code = await end.wait()
+    finally:  # the loop may be closing already
+        _report(report_fd, {"leaving": True})
     within_s = drain_s(job.settings.graceful_timeout_ms / 1000)
     await asyncio.gather(redirection.stop(within_s), service.stop(within_s))
     # A second TERM while the loop closes would make asyncio complain about its closed pipe.
@@ -279,10 +284,8 @@ def _report_failure(report_fd: int, code: int, error: ConfigError | StartupError
     return code
 
 
-def _report(report_fd: int, message: dict[str, Any], *, is_last: bool = True) -> None:
+def _report(report_fd: int, message: dict[str, Any]) -> None:
     data = json.dumps(message).encode() + b"\n"
     with suppress(BrokenPipeError):  # the supervisor has ended, and the lifeline stops the worker
         while data:
             data = data[os.write(report_fd, data) :]
-    if is_last:
-        os.close(report_fd)

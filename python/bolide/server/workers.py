@@ -8,6 +8,8 @@ Each place for a worker (a `Slot`) has the current one and, during a reload, its
 | STARTING, a successor | it ends | ENDED; the reload has failed; the current one stays |
 | STARTING, in an empty slot | it ends | ENDED; so has a reload; the next one is due later |
 | SERVING | it ends | ENDED; the slot is empty until the next one is due |
+| SERVING | it stops serving without being asked to | LEAVING; if it ends soon, as above |
+| LEAVING | it has not ended soon | DRAINING; its slot is empty until the next one is due |
 | SERVING | its successor serves, or there is to be one slot less | DRAINING |
 | SERVING | it hangs (`process/heartbeat.py`) | DRAINING for a moment; its slot is empty, as above |
 | DRAINING | it ends, or its graceful time is over and it is killed | ENDED |
@@ -61,6 +63,8 @@ KILL_AFTER_S = 1.0
 """Time for a drained worker to exit, beyond its graceful time."""
 RESTART_S = 1.0
 """Time for which the next worker waits for the one before, if files have changed."""
+LEAVING_S = 1.0
+"""Time for a worker to exit that has stopped serving; then it is replaced before its end."""
 HUNG_S = 1.0
 """Time for a worker that hung to notice TERM; then it is killed, unless it goes on."""
 
@@ -248,8 +252,10 @@ class Workers:
 
     def _is_late(self, each: Worker, now: float) -> None:
         """Report a slow start; kill a worker that has not drained, unless it hung and goes on."""
-        if each.state is not State.DRAINING:
+        if each.state is State.STARTING:
             logger.warning("%s is still importing or starting", each.name)
+        elif each.state is State.LEAVING:
+            self._replace_early(each, f"{each.name} has stopped serving and has not exited")
         elif each.pulse is not None and each.pulse.recovers():
             each.due = now + each.job.settings.graceful_timeout_ms / 1000 + KILL_AFTER_S
         else:
@@ -270,6 +276,8 @@ class Workers:
                 self._serves(each)
             elif each.child.report:
                 each.child.kill(signal.SIGTERM)  # it has reported why; it need not continue
+        if each.state is State.SERVING and "leaving" in each.child.report and not self._is_stopping:
+            each.state, each.due = State.LEAVING, time.monotonic() + LEAVING_S
         if each.state is State.SERVING and each.life is not None:
             requests = each.child.report.get("requests")
             if requests is not None:
@@ -416,10 +424,14 @@ class Workers:
     def _hangs(self, each: Worker, what: str) -> None:
         """Log where a worker hangs, end it, and replace it."""
         logger.error("%s hangs: %s", each.name, what)
+        self._replace_early(each, f"{each.name} gets TERM, because it hangs")
+        each.due = time.monotonic() + HUNG_S
+
+    def _replace_early(self, each: Worker, what: str) -> None:
+        """Have another worker in the slot of one that is only now asked to end."""
         slot = self._forget(each)
         self._drain(each)
-        each.due = time.monotonic() + HUNG_S
-        self._replace(slot, each, f"{each.name} gets TERM, because it hangs")
+        self._replace(slot, each, what)
 
     def _exceeded(self, each: Worker, what: str) -> None:
         """Report what limit a worker has exceeded, if any, and replace it when its turn comes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -42,6 +43,20 @@ async def leave(request: Request) -> str:
     asyncio.get_running_loop().call_soon(sys.exit, 3)
     await asyncio.sleep(60)
     return "never"
+
+
+@app.post("/content")
+async def content(request: Request) -> bytes:
+    """Send the content back, which may arrive while the worker drains."""
+    print("reading", file=sys.stderr, flush=True)
+    return b"".join([bytes(part) async for part in request.stream()])
+
+
+@app.get("/thread")
+async def leave_thread(request: Request) -> str:
+    """Exit as `/exit`, while a thread runs that the interpreter waits for."""
+    threading.Thread(target=threading.Event().wait).start()
+    return await leave(request)
 
 
 @app.get("/events")

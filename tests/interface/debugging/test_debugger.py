@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.browser import BROWSER
 from support.client import Reply
 from support.server import Server, Start, command
 
@@ -71,7 +71,6 @@ def parts(start_response):
     raise ValueError("raised")  # here
     yield b""
 """
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def begin(start: Start, folder: Path, text: str, *options: str) -> Server:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from html import escape, unescape
 from pathlib import Path
@@ -20,8 +19,8 @@ from bolide.lab.record.schema import Trial
 from bolide.lab.report.page import render
 from bolide.lab.report.summary import gather
 from lab import sample_race
+from support.browser import BROWSER
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="chromium is not installed"),
     pytest.mark.timeout(120),

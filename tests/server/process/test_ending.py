@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 
@@ -37,6 +38,38 @@ def test_an_application_that_ends_the_loop_is_named_and_its_worker_replaced(
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert server.errors.count("which ends the worker") == 1
+
+
+def test_a_worker_whose_threads_outlive_its_loop_is_replaced(start: Start) -> None:
+    timeouts = ("--graceful-timeout-ms", "1500", "--worker-timeout-ms", "0")
+    server = start("tasks/ending.py", *timeouts)
+    [first] = server.workers()
+    with server.connect() as client, contextlib.suppress(ConnectionError, AssertionError):
+        client.get("/thread")
+    server.wait_line(
+        rf"worker 1 \(pid {first}\) has stopped serving and has not exited; the next one starts in"
+    )
+    with server.connect() as client:
+        assert client.get("/").content == b"root"
+    server.wait_line(rf"worker 1 \(pid {first}\) has not drained in time; killing it")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
+def test_a_worker_that_somebody_else_ends_is_replaced_while_it_drains(start: Start) -> None:
+    server = start("tasks/ending.py")
+    [first] = server.workers()
+    with server.connect() as client:
+        client.send(b"POST /content HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nco")
+        server.wait_line("reading")
+        os.kill(first, signal.SIGTERM)
+        server.wait_line(rf"worker 1 \(pid {first}\) has stopped serving and has not exited")
+        with server.connect() as other:
+            assert other.get("/").content == b"root"
+        client.send(b"al")
+        assert client.read().content == b"coal"
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+from bolide.errors import ConfigError
 from bolide.server.process.pid_file import PidFile
 
 
@@ -15,6 +18,33 @@ def test_what_somebody_has_put_in_its_place_is_not_written_to(tmp_path: Path) ->
     PidFile(str(tmp_path / "pid")).write()
     assert (other.read_text(), (tmp_path / "pid").read_text()) == ("precious", f"{os.getpid()}\n")
     assert [each.name for each in sorted(tmp_path.iterdir())] == ["other", "pid"]
+
+
+def test_what_is_no_pid_file_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    for make in (
+        lambda: path.write_text("precious"),
+        lambda: path.write_text("1" * 21),
+        lambda: path.symlink_to("elsewhere"),
+        lambda: os.mkfifo(path),
+    ):
+        make()
+        before = path.lstat()
+        with pytest.raises(ConfigError, match="is no pid file and is not overwritten: name anoth"):
+            PidFile(str(path)).write()
+        PidFile(str(path)).remove()
+        assert path.lstat() == before
+        path.unlink()
+
+
+@pytest.mark.parametrize("left", ["", "4711\n", " 4711"])
+def test_a_pid_file_that_a_server_has_left_is_replaced(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "pid"
+    path.write_text(left)
+    PidFile(str(path)).write()
+    assert path.read_text() == f"{os.getpid()}\n"
+    PidFile(str(path)).remove()
+    assert not path.exists()
 
 
 def test_only_its_owner_writes_it(tmp_path: Path) -> None:

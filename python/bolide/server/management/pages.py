@@ -26,6 +26,7 @@ from bolide.server.management.counts import CAUSES, PREFIX, Family, Tally, by_fa
 from bolide.server.management.outcomes import COMPLETED, RESULTS, Outcomes
 from bolide.server.management.request import NUMBER_FIELD, Reply, Request, sentence
 from bolide.server.process.phase import Phase
+from bolide.server.process.slot import State
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
@@ -271,7 +272,8 @@ def origin(took_over: Inherited | None) -> dict[str, Any] | None:
 
 def state_of(each: Worker) -> str:
     """Return a worker's state, as metrics and status name it."""
-    return each.state.name.lower()
+    state = State.DRAINING if each.state is State.LEAVING else each.state
+    return state.name.lower()
 
 
 def busy_s(each: Worker) -> float:

@@ -51,6 +51,8 @@ def read(path: str) -> LogConfig:
         ConfigError: it cannot be read, or it has a mistake.
     """
     suffix = Path(path).suffix.lower()
+    if Path(path).is_fifo():  # opening it would wait for a writer
+        raise ConfigError(f"log_config: cannot read {path}: it is a FIFO")
     try:
         text = Path(path).read_text(encoding="utf-8")
         content = _parsed(suffix, text)

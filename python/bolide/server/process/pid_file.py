@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from bolide.errors import ConfigError
 
 MODE = 0o644
 """Everybody may read it, and only its owner may write it, whatever the umask allows."""
+PID_FILE_BYTES_MAX = 20
+"""A longer file is no pid file."""
 
 
 class PidFile:
@@ -22,10 +25,13 @@ class PidFile:
         """Write the id of this process, in place of another's.
 
         Raises:
-            ConfigError: the file cannot be written.
+            ConfigError: the file cannot be written, or there is something else in its place.
         """
         if self._path is None:
             return
+        if _pid_in(self._path) is None:
+            text = f"{self._path} is no pid file and is not overwritten: name another file"
+            raise ConfigError(f"pid_file: {text}")
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             part.unlink(missing_ok=True)
@@ -55,7 +61,16 @@ class PidFile:
                 self._path.unlink()
 
     def _is_ours(self) -> bool:
-        try:
-            return self._path is not None and self._path.read_text() == f"{os.getpid()}\n"
-        except (OSError, ValueError):
-            return False
+        return self._path is not None and _pid_in(self._path) == b"%d" % os.getpid()
+
+
+def _pid_in(path: Path) -> bytes | None:
+    """Return the process id in a file, b"" if there is no file; None if it is no pid file."""
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > PID_FILE_BYTES_MAX:
+            return None
+        content = path.read_bytes().strip()
+    except OSError:  # there is none, or it cannot be written either
+        return b""
+    return content if content.isdigit() or not content else None

@@ -25,6 +25,7 @@ class State(Enum):
 
     STARTING = auto()
     SERVING = auto()
+    LEAVING = auto()
     DRAINING = auto()
     ENDED = auto()
 
@@ -44,7 +45,7 @@ class Worker:
     channel: Channel | None
     state: State = State.STARTING
     due: float | None = None
-    """When it is killed, if it is DRAINING; when its start is reported as slow, if STARTING."""
+    """When it is killed, if it is DRAINING; replaced, if LEAVING; reported as slow, if STARTING."""
     counts: _core.Counts | None = None
     """Where it counts; None without metrics."""
     heart: Heart | None = None
