@@ -342,6 +342,10 @@ class WsgiApp:
     def busy_threads(self) -> int:
         """Threads that run a call, also for a client that has its response or has left."""
 
+    @property
+    def abandoned_threads(self) -> int:
+        """Threads that run a call for a client that has its response or has left."""
+
     def run_thread(self) -> None:
         """Serve requests until `close`.
 

@@ -282,6 +282,43 @@ def test_a_view_that_is_late_is_503_and_runs_on(start: Start, pipes: Pipes) -> N
             assert other.get("/hello").content == b"Hello, world!"
 
 
+def test_a_request_that_no_thread_takes_in_time_is_not_called_a_late_view(
+    start: Start, pipes: Pipes
+) -> None:
+    server = start("wsgi_plain.py", "--threads", "2", "--handler-timeout-ms", "300")
+    with waiting(server, pipes, 2) as views, server.connect() as client:
+        assert client.get("/hello").status == 503
+        server.wait_line(
+            r"WARN  bolide.error: GET /hello: no thread was free within 300 ms "
+            r"\(threads, handler_timeout_ms\): 503$"
+        )
+        for _, pipe in views:
+            pipe.release()
+
+
+def test_a_worker_without_a_free_thread_leaves_new_clients_to_others(
+    start: Start, pipes: Pipes
+) -> None:
+    """Its connections are few, because those that got 503 are closed."""
+    options = ("--threads", "2", "--handler-timeout-ms", "300", "--worker-timeout-ms", "0")
+    server = start("wsgi_plain.py", "--workers", "2", *options)
+    with ExitStack() as stack:
+        by_worker: dict[int, list[Connection]] = {pid: [] for pid in server.workers()}
+        while max(map(len, by_worker.values())) < 3:
+            client = stack.enter_context(server.connect())
+            by_worker[client.get("/thread").json()[3]].append(client)
+        stuck = max(by_worker.values(), key=len)
+        for client in stuck[:2]:
+            pipe = pipes()
+            client.send(f"GET /pipe?{pipe.path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+            pipe.meet()
+        assert [client.read().status for client in stuck[:2]] == [503, 503]
+        assert stuck[2].get("/hello").status == 503
+    for _ in range(20):
+        with server.connect() as client:
+            assert client.get("/hello").status == 200
+
+
 def test_a_stop_lets_views_finish(start: Start, pipes: Pipes) -> None:
     server = start("wsgi_plain.py")
     with waiting(server, pipes, 1) as [(client, pipe)]:

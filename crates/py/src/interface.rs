@@ -382,6 +382,14 @@ impl App for Interface {
         }
     }
 
+    fn is_occupied(&self) -> bool {
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.is_occupied(),
+            // Requests of a mounted application are some among others.
+            Interface::Native(_) | Interface::Asgi(_) | Interface::Mounted(_) => false,
+        }
+    }
+
     fn is_running(&mut self, id: ExchangeId) -> bool {
         match self {
             Interface::Native(native) => native.calls.runner.exchanges.is_open(id),

@@ -96,6 +96,12 @@ impl WsgiApp {
         self.serving.get().map_or(0, |(pool, _)| pool.busy())
     }
 
+    /// How many of them do so for nobody: the client has its response or has left.
+    #[getter]
+    fn abandoned_threads(&self) -> usize {
+        self.serving.get().map_or(0, |(pool, _)| pool.abandoned())
+    }
+
     /// Handles requests until [`WsgiApp::close`].
     fn run_thread(&self, py: Python<'_>) -> PyResult<()> {
         let (pool, placement) = self.serving()?;
@@ -377,6 +383,14 @@ impl Wsgi {
         match &self.calls {
             Calls::Inline(_) => false,
             Calls::Pooled(intake, _) => intake.is_running(id),
+        }
+    }
+
+    /// Whether all threads have been occupied for a while.
+    pub(crate) fn is_occupied(&self) -> bool {
+        match &self.calls {
+            Calls::Inline(_) => false,
+            Calls::Pooled(intake, _) => intake.pool.is_occupied(),
         }
     }
 }

@@ -244,6 +244,12 @@ pub trait App {
         false
     }
 
+    /// Whether a request that arrives now has to wait for long, because of those that are running: other workers then accept, if they have
+    /// room.
+    fn is_occupied(&self) -> bool {
+        false
+    }
+
     /// How many requests run in coroutines, WebSockets excepted: they have begun, and their handlers have not ended.
     fn running(&self) -> usize {
         0

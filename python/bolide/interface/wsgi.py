@@ -58,6 +58,11 @@ class WsgiApplication:
         """How many threads run a call."""
         return self._core.busy_threads
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether every thread runs a call for which no client waits any more."""
+        return 0 < self._core.threads <= self._core.abandoned_threads
+
     async def shutdown(self) -> None:
         """End the threads; one whose view does not return does not keep the process alive."""
         self._core.close()

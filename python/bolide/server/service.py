@@ -102,6 +102,10 @@ class Service:
             await self._cancel_handlers()
             await lifespan.shutdown(self._app)
 
+    def is_stuck(self) -> bool:
+        """Return whether no thread is left for the application's views, and none is expected."""
+        return isinstance(self._app, WsgiApplication) and self._app.is_stuck
+
     def _close(self) -> None:
         """Close what is still open, and log what did not finish."""
         connections = self.server.connections

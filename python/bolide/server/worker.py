@@ -203,7 +203,8 @@ async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> in
         reached = partial(_report, report_fd, {"requests": requests})
         service.server.on_requests(requests, reached)
     if place.heart is not None:
-        place.heart.beat(asyncio.get_running_loop(), job.settings.worker_timeout_ms)
+        running = asyncio.get_running_loop()
+        place.heart.beat(running, job.settings.worker_timeout_ms, service.is_stuck)
     ready = {"ready": True, "connection_bytes_max": service.server.connection_bytes_max}
     _report(report_fd, ready)
     if place.channel_fd is not None:

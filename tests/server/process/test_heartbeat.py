@@ -134,7 +134,7 @@ def test_a_beat_without_memory_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(heartbeat, "sleep", sleep)
     with pytest.raises(StopIteration):
         heart._count(loop, 0.5)  # type: ignore[arg-type]
-    assert heart.read() == (2, 3)
+    assert heart.read() == (2, 3, 2)
     heart.close()
 
 
@@ -259,6 +259,30 @@ def test_wsgi_without_a_thread_does(start: Start, tmp_path: Path) -> None:
         assert client.get("/").status == 200
 
 
+STUCK = "all its threads have been occupied by views whose clients have left or got 503,"
+
+
+@pytest.mark.slow
+def test_wsgi_without_a_free_thread_does_when_nobody_waits(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(WSGI)
+    timeouts = ("--handler-timeout-ms", "300", "--graceful-timeout-ms", "500")
+    server = start("app:app", *WATCHED, *timeouts, "--threads", "2", cwd=tmp_path)
+    [before] = server.workers()
+    with server.connect() as late, server.connect() as left:
+        late.send(request("/lock"))
+        left.send(request("/lock"))
+        assert late.read().status == 503
+        left.socket.close()
+        found = server.wait_line(HANGS + STUCK + FOR)
+        assert int(found[2]) == before
+        server.wait_line(r'^  File ".*app.py", line \d+ in app$')
+        server.wait_line("gets TERM, because it hangs; the next one starts in 0.1 s$")
+        server.wait_line(r"leaving 2 view\(s\) that did not finish$")
+        assert wait_for_end(before)
+    with server.connect() as client:
+        assert client.get("/").status == 200
+
+
 @pytest.mark.slow
 def test_a_process_that_is_stopped_does_not_hang(start: Start, tmp_path: Path) -> None:
     """Neither a worker alone, nor the whole server, as when a machine is suspended."""
@@ -311,7 +335,7 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def pulse(heart: Heart) -> Pulse:
-    heart._counters[heartbeat.LOOP] += 1
+    heart._turned()
     settings = resolve({"worker_timeout_ms": 8000}, environ={})
     return Pulse(heart, os.getpid(), settings, 100.0)
 
@@ -322,7 +346,7 @@ def test_looks_are_counted_and_not_time(heart: Heart, signals: list[int]) -> Non
         assert watched.due is not None
         assert watched.look(watched.due + 1000 * look) == ""
     assert (watched.stage, signals) == (Stage.COUNTING, [])
-    heart._counters[heartbeat.LOOP] += 1
+    heart._turned()
     now = watched.due or 0.0
     assert watched.look(now) == ""
     assert watched.look(now + 0.5) == ""
@@ -360,6 +384,26 @@ def test_stacks_are_complete_when_they_do_not_grow(heart: Heart, signals: list[i
     assert watched.stage is Stage.RECOVERED and watched.has_hung
 
 
+def test_views_that_nobody_waits_for_are_a_hang_of_a_loop_that_turns(
+    heart: Heart, signals: list[int]
+) -> None:
+    watched = pulse(heart)
+    heart._is_stuck = lambda: True
+    while watched.stage is Stage.COUNTING:
+        assert watched.due is not None
+        now = watched.due
+        heart._turned()
+        heart._counters[heartbeat.THREAD] += 1
+        assert watched.look(now) == ""
+    os.write(heart.stacks_fd, b"Thread 1:\n")
+    assert watched.look(now + heartbeat.STACKS_LOOK_S) == ""
+    heart._turned()
+    text = f"{STUCK} for 9.2 s (worker_timeout_ms=8000); its threads:\nThread 1:"
+    assert watched.look(now + 2 * heartbeat.STACKS_LOOK_S) == text
+    heart._turned()
+    assert watched.recovers(), "its loop turns, so it drains"
+
+
 def test_stacks_that_do_not_come_are_not_waited_for(heart: Heart, signals: list[int]) -> None:
     watched, now = asked(heart)
     assert watched.look(now + heartbeat.STACKS_S_MAX - 0.01) == ""
@@ -383,7 +427,7 @@ def test_the_loop_counts_as_long_as_it_turns(heart: Heart) -> None:
             await asyncio.sleep(0)
 
     asyncio.run(turn())
-    loop, thread = heart.read()
+    loop, thread, _ = heart.read()
     wait_until(lambda: heart.read()[1] > thread + 3)
     assert heart.read()[0] == loop
 

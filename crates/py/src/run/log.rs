@@ -39,19 +39,31 @@ pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, title: Option<&str>) {
     log_about(py, "error", (message, title), Some(error));
 }
 
+/// What was late.
+pub(crate) enum Late {
+    /// The handler: its client got 503.
+    Handler,
+    /// A handler whose client has left.
+    Orphan,
+    /// The thread that was to call the handler: the client got 503.
+    Thread,
+}
+
 /// Warns of a handler that has not responded in time, so that the server has responded if the client is still there.
-pub(crate) fn log_late_handler(
-    py: Python<'_>,
-    title: Option<&str>,
-    timeout_ms: u64,
-    has_client: bool,
-) {
+pub(crate) fn log_late_handler(py: Python<'_>, title: Option<&str>, timeout_ms: u64, late: Late) {
     let title = title.unwrap_or("a request");
-    let then = match has_client {
-        true => "503",
-        false => "cancelled; its client has left",
+    let (what, then) = match late {
+        Late::Handler => ("no response within", "(handler_timeout_ms): 503"),
+        Late::Orphan => (
+            "no response within",
+            "(handler_timeout_ms): cancelled; its client has left",
+        ),
+        Late::Thread => (
+            "no thread was free within",
+            "(threads, handler_timeout_ms): 503",
+        ),
     };
-    let message = format!("%s: no response within {timeout_ms} ms (handler_timeout_ms): {then}");
+    let message = format!("%s: {what} {timeout_ms} ms {then}");
     log_about(py, "warning", (&message, title), None);
 }
 

@@ -11,7 +11,7 @@ use crate::ffi::UnwrittenBytes;
 use crate::run::context::Contexts;
 use crate::run::coroutine::{Ahead, Completion, RequestCoroutine, Suspended};
 use crate::run::exchanges::Exchanges;
-use crate::run::log::log_late_handler;
+use crate::run::log::{Late, log_late_handler};
 use crate::run::running::Running;
 use crate::run::task::Tasks;
 use crate::run::yielded::Yielded;
@@ -195,7 +195,11 @@ impl Runner {
             let coroutine = coroutine.bind(py).cast::<RequestCoroutine>().ok()?;
             coroutine.get().title(py)
         });
-        log_late_handler(py, title.as_deref(), after_ms, has_client);
+        let late = match has_client {
+            true => Late::Handler,
+            false => Late::Orphan,
+        };
+        log_late_handler(py, title.as_deref(), after_ms, late);
         if let Some(task) = task
             && let Err(error) = task.call_method0(py, "cancel")
         {

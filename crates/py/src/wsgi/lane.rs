@@ -190,6 +190,12 @@ impl Lane {
         self.state().id.is_some()
     }
 
+    /// Whether it has one that nobody waits for.
+    pub(super) fn is_abandoned(&self) -> bool {
+        let state = self.state();
+        state.id.is_some() && state.is_over()
+    }
+
     /// Whether it represents this request.
     pub(super) fn is_current(&self, id: ExchangeId) -> bool {
         self.state().id == Some(id)

@@ -23,7 +23,7 @@ use server::{Circumstances, Command, Config, ExchangeId, OwnedHead, Response};
 use super::fairness::Rounds;
 use super::lane::Lane;
 use super::outbox::Outbox;
-use super::reports::Reports;
+use super::reports::{LateView, Reports};
 use super::spool::Spooling;
 use crate::run::exchanges::Exchanges;
 
@@ -31,6 +31,8 @@ use crate::run::exchanges::Exchanges;
 const STALL: Duration = Duration::from_micros(500);
 /// How long the reactor waits for its threads before it checks whether they take jobs, or have posted responses without waking it.
 const LOOK_MS: u64 = 1;
+/// If all threads are busy and none has taken a job for this long, other workers are to accept. Most views take less.
+const OCCUPIED_AFTER: Duration = Duration::from_millis(100);
 /// How late a queued request may be refused.
 const LATE_MS: u64 = 20;
 /// If no thread has taken a job for this long, or spooled because of one, threads that only wait for their clients spool.
@@ -140,6 +142,17 @@ impl Pool {
     /// How many of them have a request.
     pub(super) fn busy(&self) -> usize {
         self.lanes.iter().filter(|lane| lane.is_busy()).count()
+    }
+
+    /// How many of these have one that nobody waits for.
+    pub(super) fn abandoned(&self) -> usize {
+        self.lanes.iter().filter(|lane| lane.is_abandoned()).count()
+    }
+
+    /// Whether every thread has had the same request for a while.
+    pub(super) fn is_occupied(&self) -> bool {
+        let queue = self.queue();
+        queue.idle == 0 && queue.progress.elapsed() >= OCCUPIED_AFTER
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -401,15 +414,21 @@ impl Intake {
 
     /// No thread has responded within `handler_timeout_ms`, so that the server has responded.
     pub(super) fn was_late(&mut self, id: ExchangeId, after_ms: u64) {
-        let head = {
+        let waited = {
             let queue = self.pool.queue();
             let queued = self.arriving.iter().chain(&queue.jobs);
             let mut heads = queued.filter(|job| job.id == id);
             heads.next().map(|job| job.head.clone())
         };
+        let has_begun = waited.is_none();
         let in_lane = || self.pool.lanes.iter().find_map(|lane| lane.head_of(id));
-        if let Some(head) = head.or_else(in_lane) {
-            self.pool.reports.add_late_view(head, after_ms);
+        if let Some(head) = waited.or_else(in_lane) {
+            let view = LateView {
+                head,
+                after_ms,
+                has_begun,
+            };
+            self.pool.reports.add_late_view(view);
         }
     }
 

@@ -38,10 +38,19 @@ pub(super) struct Counts {
     pub(super) details: Vec<String>,
     /// Why responses cannot be written to temporary files.
     pub(super) spool_failure: Option<String>,
-    /// Heads of requests whose views did not respond in time, and the milliseconds that they had.
-    pub(super) late_views: Vec<(OwnedHead, u64)>,
+    /// Requests whose views did not respond in time.
+    pub(super) late_views: Vec<LateView>,
     /// More of them.
     pub(super) more_late_views: u64,
+}
+
+/// A request without a response in time.
+pub(super) struct LateView {
+    pub(super) head: OwnedHead,
+    /// The milliseconds that it had.
+    pub(super) after_ms: u64,
+    /// A thread has taken it.
+    pub(super) has_begun: bool,
 }
 
 #[derive(Default)]
@@ -62,9 +71,9 @@ impl Reports {
     }
 
     /// Records a request whose view did not respond in time.
-    pub(super) fn add_late_view(&self, head: OwnedHead, after_ms: u64) {
+    pub(super) fn add_late_view(&self, view: LateView) {
         self.add(|counts| match counts.late_views.len() < NAMED_MAX {
-            true => counts.late_views.push((head, after_ms)),
+            true => counts.late_views.push(view),
             false => counts.more_late_views += 1,
         });
     }

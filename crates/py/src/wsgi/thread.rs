@@ -18,7 +18,7 @@ use super::reports::Counts;
 use super::{Placement, WsgiApp, log};
 use crate::ffi;
 use crate::run::context::Contexts;
-use crate::run::log::{log_detail, log_late_handler, log_shortage};
+use crate::run::log::{Late, log_detail, log_late_handler, log_shortage};
 use crate::run::memory::copy;
 
 /// What one thread keeps from job to job.
@@ -322,19 +322,21 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
 /// Warns of views that did not respond in time, so that the server has responded.
 fn report_late_views(py: Python<'_>, counts: &Counts) {
     let mut memo = HeadMemo::default();
-    for (head, after_ms) in &counts.late_views {
-        let title = head
+    for view in &counts.late_views {
+        let title = view
+            .head
             .read_with(&mut memo)
             .map(|read| log::title(read.head()));
-        log_late_handler(py, title.as_deref(), *after_ms, true);
+        let late = match view.has_begun {
+            true => Late::Handler,
+            false => Late::Thread,
+        };
+        log_late_handler(py, title.as_deref(), view.after_ms, late);
     }
     if counts.more_late_views > 0 {
-        let after_ms = counts
-            .late_views
-            .last()
-            .map_or(0, |(_, after_ms)| *after_ms);
+        let after_ms = counts.late_views.last().map_or(0, |view| view.after_ms);
         let title = format!("{} more request(s)", counts.more_late_views);
-        log_late_handler(py, Some(&title), after_ms, true);
+        log_late_handler(py, Some(&title), after_ms, Late::Handler);
     }
 }
 

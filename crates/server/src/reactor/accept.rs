@@ -421,8 +421,13 @@ impl<A: App> Worker<A> {
         if self.accepting.state == State::Draining {
             return self.has_room_for_the_last();
         }
-        if self.accepting.is_shared() && self.is_short() {
-            return self.is_our_turn_without_memory();
+        if self.accepting.is_shared() {
+            if self.is_short() {
+                return self.is_our_turn_without_room(State::Exhausted, EXHAUSTED_MS);
+            }
+            if self.app.is_occupied() {
+                return self.is_our_turn_without_room(State::Resting, LATE_AFTER_MS);
+            }
         }
         let turn = self.turn();
         if turn == Turn::Ours {
@@ -437,16 +442,17 @@ impl<A: App> Worker<A> {
         false
     }
 
-    /// The same while too little memory is left for another connection: this worker accepts only to refuse, which it does if no other has
-    /// room. It does not count among those that have room, however few connections it has.
+    /// The same while too little memory is left for another connection, or the application is occupied: this worker would accept only to
+    /// refuse, or to let the client wait, which it does if no other has room. It does not count among those that have room, however few
+    /// connections it has. If it is not to accept, it rests in `state`.
     #[cold]
-    fn is_our_turn_without_memory(&mut self) -> bool {
+    fn is_our_turn_without_room(&mut self, state: State, for_ms: u64) -> bool {
         if let Some(seat) = &self.accepting.seat {
             seat.pause();
         }
         let turn = self.turn();
         if turn != Turn::Ours {
-            self.rest(State::Exhausted, EXHAUSTED_MS);
+            self.rest(state, for_ms);
             self.leave_to(turn);
             return false;
         }

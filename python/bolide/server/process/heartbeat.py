@@ -1,13 +1,14 @@
 """Notices a worker that hangs, and reads where: the Python stacks of all its threads.
 
 A thread of the worker counts, and lets the event loop count, several times within
-`worker_timeout_ms`. The supervisor looks at both counters as often. If that of the loop stays, the
-loop is blocked; if that of the thread stays too, nothing else gets the interpreter (GIL). How far
-the supervisor is with a worker:
+`worker_timeout_ms`. The supervisor looks at the counters as often. If that of the loop stays, the
+loop is blocked; if that of the thread stays too, nothing else gets the interpreter (GIL). A third
+counter stays while every thread of a WSGI application runs a view for which no client waits any
+more: nothing else is served then. How far the supervisor is with a worker:
 
 | stage | what happens | then |
 | --- | --- | --- |
-| COUNTING | the loop has not counted in `LOOKS` looks | ASKED: a signal asks for the stacks |
+| COUNTING | a counter has not changed in `LOOKS` looks | ASKED: a signal asks for the stacks |
 | ASKED | the stacks are complete, or do not come | HUNG: they are logged, and it gets TERM |
 | HUNG | the loop counts again before the worker is killed | RECOVERED: it drains as others do |
 
@@ -25,6 +26,7 @@ import mmap
 import os
 import signal
 from _thread import start_new_thread  # libraries replace that of `threading`
+from collections.abc import Callable
 from enum import Enum, auto
 from pathlib import Path
 from time import sleep
@@ -52,7 +54,7 @@ STOPPED = ("T", "t")
 """States of a process that is stopped by a signal or a debugger (proc(5))."""
 START = f'  File "{os.path.dirname(os.path.dirname(__file__))}/child.py"'
 """The frame that a worker starts in: those below it are the supervisor's, of before the fork."""
-LOOP, THREAD = range(2)
+LOOP, THREAD, VIEWS = range(3)
 
 
 class Heart:
@@ -67,9 +69,16 @@ class Heart:
         self._counters = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
         self.stacks_fd = os.memfd_create("bolide-stacks")
         self._is_asked = False
+        self._is_stuck: Callable[[], bool] = bool
 
-    def beat(self, loop: AbstractEventLoop, timeout_ms: int) -> None:
-        """Count from now on, in a worker that serves in this loop."""
+    def beat(
+        self, loop: AbstractEventLoop, timeout_ms: int, is_stuck: Callable[[], bool] = bool
+    ) -> None:
+        """Count from now on, in a worker that serves in this loop.
+
+        `is_stuck` returns whether no thread is left for the application's views.
+        """
+        self._is_stuck = is_stuck
         faulthandler.register(STACKS_SIGNAL, self.stacks_fd, all_threads=True, chain=False)
         try:
             start_new_thread(self._count, (loop, timeout_ms / 1000 / LOOKS))
@@ -78,9 +87,9 @@ class Heart:
         else:
             self._counters[LOOP] += 1
 
-    def read(self) -> tuple[int, int]:
-        """Return the counters of the loop and of the thread; zeros if they do not count."""
-        return self._counters[LOOP], self._counters[THREAD]
+    def read(self) -> tuple[int, int, int]:
+        """Return the counters of loop, thread and views; zeros if they do not count."""
+        return self._counters[LOOP], self._counters[THREAD], self._counters[VIEWS]
 
     def close(self) -> None:
         """Close the file."""
@@ -106,6 +115,8 @@ class Heart:
     def _turned(self) -> None:
         self._is_asked = False
         self._counters[LOOP] += 1
+        if not self._is_stuck():
+            self._counters[VIEWS] += 1
 
 
 class Stage(Enum):
@@ -131,9 +142,9 @@ class Pulse:
         self._seen = heart.read()
         self._since = now
         self._looks = 0
-        """How many have found the same count of the loop."""
-        self._thread_looks = 0
-        """How many have found the same count of the thread too."""
+        """How many have found the same count of the loop, or of the views."""
+        self._loop_looks = self._thread_looks = 0
+        """How many of them that of the loop, and that of the thread too."""
         self._stacks_bytes = 0
         self._stacks_until = 0.0
 
@@ -151,10 +162,12 @@ class Pulse:
         self.due = now + self._every_s
         seen, before = self._heart.read(), self._seen
         self._seen = seen
-        if seen[LOOP] != before[LOOP] or not seen[LOOP] or _is_stopped(self._pid):
-            self._since, self._looks, self._thread_looks = now, 0, 0
+        turns, goes_on = seen[LOOP] != before[LOOP], seen[VIEWS] != before[VIEWS]
+        if (turns and goes_on) or not seen[LOOP] or _is_stopped(self._pid):
+            self._since, self._looks, self._loop_looks, self._thread_looks = now, 0, 0, 0
             return ""
         self._looks += 1
+        self._loop_looks = 0 if turns else self._loop_looks + 1
         self._thread_looks = 0 if seen[THREAD] != before[THREAD] else self._thread_looks + 1
         if self._looks > LOOKS:
             self.stage, self.due = Stage.ASKED, now + STACKS_LOOK_S
@@ -179,6 +192,8 @@ class Pulse:
         self.stage, self.due = Stage.HUNG, None
         self._seen = self._heart.read()
         what = "its event loop has been blocked"
+        if self._loop_looks <= LOOKS // 2:
+            what = "all its threads have been occupied by views whose clients have left or got 503,"
         if self._thread_looks > LOOKS // 2:
             what = "its interpreter (GIL) has been held, and not released,"
         written = os.pread(self._heart.stacks_fd, STACKS_BYTES_MAX, 0).decode(errors="replace")
