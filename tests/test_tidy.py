@@ -26,7 +26,7 @@ LONG_FILES: dict[str, str] = {}
 UNSAFE = {
     "crates/net/src/fork.rs": 1,
     "crates/net/src/shared.rs": 2,
-    "crates/net/src/sigpipe.rs": 2,
+    "crates/net/src/signals.rs": 4,
     "crates/net/src/sys.rs": 2,
     "crates/py/src/ffi.rs": 46,
     "crates/py/src/ffi/allocator.rs": 7,

@@ -53,6 +53,7 @@ __all__ = [
     "settings",
     "share_client_rates",
     "selector",
+    "widen_signal_stack",
 ]
 
 __version__: str
@@ -271,6 +272,13 @@ def follow(fd: int, grace_ms: int) -> None:
     Raises:
         OSError: No descriptor or thread is left.
         ValueError: The descriptor is negative.
+    """
+
+def widen_signal_stack() -> None:
+    """Give this thread a stack on which the handlers of all signals fit at once.
+
+    Raises:
+        OSError: A handler is running on another such stack.
     """
 
 def memory_file(content: bytes) -> int:

@@ -12,6 +12,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -145,7 +146,10 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     pyproject.toml. TERM or INT stops the server after requests in flight have finished; a second
     signal stops it at once.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # modules do not expect a KeyboardInterrupt
     from bolide.server import logs, supervisor
+    from bolide.server.process import signals
 
     if os.getpid() != supervisor.INIT_PID:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a parent's, which may block TERM
@@ -156,7 +160,9 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     options = partial(resolve, flags, "flag", config=config)
     settings = options()
     logs.configure(*settings.logging)
-    sys.exit(supervisor.Supervisor(target, settings, options).run(ends_process=True))
+    with signals.stopping_an_import() if settings.preload else nullcontext():
+        server = supervisor.Supervisor(target, settings, options)
+    sys.exit(server.run(ends_process=True))
 
 
 command.add_command(

@@ -1,7 +1,7 @@
 //! The reactor's parts: readiness, time, deadlines, listeners and transports.
 //!
 //! This crate deals with descriptors and bytes, and knows neither HTTP nor Python. Every system call goes through `rustix`; `unsafe` is
-//! needed only in `sys.rs`, `sigpipe.rs`, `fork.rs`, and in `shared.rs` for memory that processes share. Read [`poller`] first: a backend
+//! needed only in `sys.rs`, `signals.rs`, `fork.rs`, and in `shared.rs` for memory that processes share. Read [`poller`] first: a backend
 //! for another kernel is one more file with the same six functions.
 
 mod clock;
@@ -17,7 +17,7 @@ mod rates;
 mod rest;
 mod shared;
 mod siblings;
-mod sigpipe;
+mod signals;
 mod sys;
 mod timer;
 mod tls;
@@ -35,6 +35,7 @@ pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
 pub use rates::{Rates, Refill};
 pub use rest::Rest;
 pub use siblings::{LATE_AFTER_MS, Seat, Siblings, Turn};
+pub use signals::widen_signal_stack;
 pub use sys::random_octets;
 pub use timer::{TICK_MS, TimerWheel};
 pub use tls::{

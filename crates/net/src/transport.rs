@@ -16,7 +16,7 @@ use rustix::net::{
 };
 
 use crate::tls::{Agreement, Room, Tls, TlsClientConfig, TlsConfig, TlsDetails};
-use crate::{sigpipe, sys};
+use crate::{signals, sys};
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
 pub struct Transport {
@@ -231,7 +231,7 @@ impl Transport {
     ///
     /// Cost: two system calls, one of them to check the signal.
     pub fn send_file(&self, file: &File, offset: u64, length: u64) -> FileSent {
-        if self.tls.is_some() || !sigpipe::is_ignored() {
+        if self.tls.is_some() || !signals::is_sigpipe_ignored() {
             return self.send_file_by_reading(file, offset, length);
         }
         let count = usize::try_from(length).unwrap_or(usize::MAX);

@@ -29,6 +29,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(server::share_client_rates, module)?)?;
     module.add_function(wrap_pyfunction!(server::metrics, module)?)?;
     module.add_function(wrap_pyfunction!(server::follow, module)?)?;
+    module.add_function(wrap_pyfunction!(server::widen_signal_stack, module)?)?;
     module.add_function(wrap_pyfunction!(server::self_signed, module)?)?;
     module.add_function(wrap_pyfunction!(server::memory_file, module)?)?;
     module.add_function(wrap_pyfunction!(server::opened_key, module)?)?;

@@ -23,7 +23,7 @@ use pyo3::types::PyDict;
 use server::{AccessLog, Compression, Config, Limits, OptionalLimits, Origins, Timeouts, Worker};
 
 use self::flusher::Flusher;
-pub(crate) use self::lifeline::follow;
+pub(crate) use self::lifeline::{follow, widen_signal_stack};
 pub(crate) use self::memory::Memory;
 use crate::ffi::{self, forked};
 use crate::interface::Interface;

@@ -68,6 +68,8 @@ INIT_PID = 1
 IGNORED_SIGNALS = (signal.SIGALRM,)
 """They have no meaning, and must not end a server."""
 KILL_AGAIN_S = 10.0
+WAIT_S_MAX = 86_400.0
+"""poll(2) takes no more than 24 days."""
 WHAT = {Phase.STARTING: "start", Phase.RELOADING: "reload", Phase.UPGRADING: "upgrade"}
 WHY_NOT = {
     Phase.STARTING: "the server is starting",
@@ -273,7 +275,7 @@ class Supervisor:
         if self._certificates is not None and not self._course.is_ending:
             times.append(self._certificates.next_look)
         due = min((each for each in times if each is not None), default=None)
-        wait_s = None if due is None else max(0.0, due - time.monotonic())
+        wait_s = None if due is None else min(max(0.0, due - time.monotonic()), WAIT_S_MAX)
         if (own := stderr.installed()) is None or own.retry():
             return wait_s
         return stderr.RETRY_S if wait_s is None else min(wait_s, stderr.RETRY_S)

@@ -45,6 +45,18 @@ async def leave(request: Request) -> str:
     return "never"
 
 
+@app.get("/interrupt")
+async def interrupt(request: Request) -> str:
+    """Let a callback raise what only a signal should."""
+
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    asyncio.get_running_loop().call_soon(fail)
+    await asyncio.sleep(60)
+    return "never"
+
+
 @app.post("/content")
 async def content(request: Request) -> bytes:
     """Send the content back, which may arrive while the worker drains."""

@@ -20,6 +20,10 @@ LOOPS = ("asyncio", "uvloop")
     [
         ("/cancel", r"the application cancelled the main task of the event loop, which ends the"),
         ("/exit", r"the application called sys\.exit\(3\) outside of a request, which ends the"),
+        (
+            "/interrupt",
+            r"the application raised KeyboardInterrupt outside of a request, which ends the worker",
+        ),
         ("/stop", r"the application called loop\.stop\(\), which ends the worker"),
     ],
 )

@@ -13,6 +13,8 @@ import pytest
 
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
+from bolide.server.child import UNHEARD_SIGNALS
+from bolide.server.kernel import is_stopped
 from bolide.server.process import heartbeat
 from bolide.server.process.heartbeat import LOOKS, Heart, Pulse, Stage
 from support.management import Managed
@@ -281,6 +283,21 @@ def test_wsgi_without_a_free_thread_does_when_nobody_waits(start: Start, tmp_pat
         assert wait_for_end(before)
     with server.connect() as client:
         assert client.get("/").status == 200
+
+
+@pytest.mark.slow
+def test_many_signals_at_once_fit_on_the_stack_of_their_handlers(start: Start) -> None:
+    server = start("basic.py")
+    [worker] = server.workers()
+    for _ in range(20):
+        os.kill(worker, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(worker))
+        for number in UNHEARD_SIGNALS:
+            os.kill(worker, number)
+        os.kill(worker, signal.SIGCONT)
+        with server.connect() as client:
+            assert client.get("/").status == 200
+    assert server.workers() == [worker]
 
 
 @pytest.mark.slow

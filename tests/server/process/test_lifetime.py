@@ -12,6 +12,7 @@ import pytest
 
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
+from bolide.server.kernel import rss_bytes
 from bolide.server.process import lifetime
 from bolide.server.process.lifetime import Life, Pause, Stage
 from support.server import Server, Start, clean_environ
@@ -188,6 +189,18 @@ def life(pause: Pause, **options: object) -> Life:
     return Life(1, resolve(options, environ={}), 100.0, pause)
 
 
+def test_a_lifetime_may_be_longer_than_the_kernel_waits(start: Start) -> None:
+    month = ("--worker-lifetime-s", "2592000", "--graceful-timeout-ms", "2592000000")
+    server = start("basic.py", *month, "--worker-timeout-ms", "0")
+    server.signal(signal.SIGHUP)
+    server.wait_line("reloaded in .*: 1 worker$")
+    with server.connect() as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n")
+        server.signal(signal.SIGTERM)
+        server.wait_line("stopping: requests in flight have up to ")
+    assert server.wait() == 0
+
+
 def test_a_lifetime_is_looked_at_when_it_ends() -> None:
     lived = life(Pause(), worker_lifetime_s=3600)
     assert lived.due == 3700.0
@@ -223,7 +236,7 @@ def test_each_worker_has_a_number_of_requests_of_its_own() -> None:
 
 
 def test_memory_of_a_process_that_has_ended_is_nothing() -> None:
-    assert lifetime.rss_bytes(1 << 30) == 0
+    assert rss_bytes(1 << 30) == 0
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,36 @@ def test_a_broken_application_is_reported_and_leaves_no_socket(tmp_path: Path) -
     assert not (tmp_path / "socket").exists()
 
 
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGQUIT, 1)]
+)
+def test_a_signal_that_stops_ends_the_import(
+    start: Start, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    write(tmp_path, "sys.stderr.write('importing\\n'); threading.Event().wait()")
+    where = tmp_path / "socket"
+    server = start("app:app", "--preload", "--uds", str(where), cwd=tmp_path, ready=False)
+    server.wait_line("^importing$")
+    server.signal(number)
+    assert server.wait() == code
+    assert server.lines[-1].endswith("INFO  bolide: stopped while the application was imported\n")
+    assert "Traceback" not in server.errors and not where.exists()
+
+
+def test_other_signals_wait_for_the_end_of_the_import(start: Start, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    write(tmp_path, "sys.stderr.write('importing\\n'); open('gate').read()")
+    server = start("app:app", "--preload", cwd=tmp_path, ready=False)
+    server.wait_line("^importing$")
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM):
+        server.signal(number)
+    (tmp_path / "gate").write_text("go on")
+    server.wait_line("SIGUSR1 is ignored: no log is written to a file")
+    server.wait_line("reloaded in .*: 1 worker$")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
 def test_a_server_in_the_module_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "bolide.run(app)")
     code, _, errors = command("serve", "app:app", "--preload", cwd=tmp_path)

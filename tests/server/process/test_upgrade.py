@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bolide.server.kernel import has_ended
 from bolide.server.supervisor import ONE_STOP_S
 from support import mixed_load
 from support.client import Connection
@@ -429,6 +430,26 @@ def test_the_new_process_serves_if_the_old_one_is_killed(start: Start, tmp_path:
         os.kill(pid, signal.SIGTERM)
         assert wait_for_end(pid)
         assert not where.exists()
+    finally:
+        for each in (*running_children(pid), pid):
+            end(each)
+
+
+@pytest.mark.slow
+def test_an_old_process_whose_parent_has_not_noticed_its_end_has_ended(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, "old")
+    where = tmp_path / "socket"
+    server = start("app:app", "--uds", str(where), cwd=tmp_path)
+    write(tmp_path, "new")
+    server.signal(signal.SIGUSR2)
+    pid = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
+    try:
+        os.kill(server.pid, signal.SIGKILL)  # and it is not waited for: it stays a zombie
+        server.wait_line(rf"serving app:app on .* pid {pid}[,)]")
+        assert get(str(where)) == b"new"
+        assert has_ended(server.pid) and Path(f"/proc/{server.pid}").exists()
     finally:
         for each in (*running_children(pid), pid):
             end(each)

@@ -1,4 +1,4 @@
-//! The end of the supervisor, for workers that cannot notice it themselves.
+//! The end of the supervisor, for workers that cannot notice it themselves; and the stack of their signal handlers.
 
 use std::time::Duration;
 
@@ -6,6 +6,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::ffi::borrow_fd;
+
+/// Gives the calling thread a stack on which handlers of all signals fit at once.
+#[pyfunction]
+pub(crate) fn widen_signal_stack() -> PyResult<()> {
+    Ok(net::widen_signal_stack()?)
+}
 
 /// Kills this process `grace_ms` after the end of a pipe that is never written to, whichever thread holds the interpreter then.
 #[pyfunction]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from bolide import _core
 from bolide.config.settings import table
+from bolide.server.kernel import rss_bytes
 from bolide.server.management import exposition
 from bolide.server.management.counts import CAUSES, PREFIX, Family, Tally, by_family, families
 from bolide.server.management.outcomes import COMPLETED, RESULTS, Outcomes
@@ -280,15 +281,6 @@ def busy_s(each: Worker) -> float:
     """Return for how long a worker has not looked for events; 0 if it waits for them."""
     since_ms = each.counts.busy_since_ms if each.counts is not None else 0
     return max(0.0, time.monotonic() - since_ms / 1000) if since_ms else 0.0
-
-
-def rss_bytes(pid: int) -> int:
-    """Return the memory of a process that is not swapped; 0 if it has ended."""
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        return 0
 
 
 def options_set(settings: Settings) -> dict[str, Any]:

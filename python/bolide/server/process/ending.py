@@ -91,8 +91,11 @@ def of_loop(error: BaseException) -> int:
         BaseException: the error, if it is none of the application's.
     """
     Ending.is_loop_stopped = True
-    if isinstance(error, SystemExit):  # of a request's handler, it is that request's error
-        return _exited(error)
+    # Of a request's handler, either is that request's error.
+    if isinstance(error, SystemExit):
+        return _exited(error, f"called sys.exit({error.code!r})")
+    if isinstance(error, KeyboardInterrupt):  # no signal has raised it: a worker ignores INT
+        return _exited(error, "raised KeyboardInterrupt")
     if isinstance(error, asyncio.CancelledError):
         return cancelled()
     if isinstance(error, RuntimeError) and str(error) == STOPPED:
@@ -101,15 +104,15 @@ def of_loop(error: BaseException) -> int:
     raise error
 
 
-def _exited(error: SystemExit) -> int:
-    """Log where a task or a callback of the application has ended the event loop."""
+def _exited(error: BaseException, how: str) -> int:
+    """Log how and where a task or a callback of the application has ended the event loop."""
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
     own = dropwhile(lambda each: _is_outer(each.filename), frames)
-    text = "the application called sys.exit(%r) outside of a request, which ends the worker%s"
+    text = "the application %s outside of a request, which ends the worker%s"
     shown = "".join(traceback.format_list(own)).rstrip()
-    logger.error(text, error.code, f":\n{shown}" if shown else "")
+    logger.error(text, how, f":\n{shown}" if shown else "")
     return EXIT_APPLICATION
 
 

@@ -28,10 +28,11 @@ import signal
 from _thread import start_new_thread  # libraries replace that of `threading`
 from collections.abc import Callable
 from enum import Enum, auto
-from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
+from bolide import _core
+from bolide.server.kernel import is_stopped
 from bolide.server.logs import logger
 from bolide.server.process.lifetime import as_written
 
@@ -50,8 +51,6 @@ STACKS_LOOK_S = 0.1
 """How often the file is looked at; it is complete when it has not grown in this time."""
 STACKS_S_MAX = 2.0
 """Time for a worker to write them, which takes milliseconds of a processor."""
-STOPPED = ("T", "t")
-"""States of a process that is stopped by a signal or a debugger (proc(5))."""
 START = f'  File "{os.path.dirname(os.path.dirname(__file__))}/child.py"'
 """The frame that a worker starts in: those below it are the supervisor's, of before the fork."""
 LOOP, THREAD, VIEWS = range(3)
@@ -80,6 +79,7 @@ class Heart:
         """
         self._is_stuck = is_stuck
         faulthandler.register(STACKS_SIGNAL, self.stacks_fd, all_threads=True, chain=False)
+        _core.widen_signal_stack()  # on the one of faulthandler few handlers fit at once
         try:
             start_new_thread(self._count, (loop, timeout_ms / 1000 / LOOKS))
         except RuntimeError:
@@ -163,7 +163,7 @@ class Pulse:
         seen, before = self._heart.read(), self._seen
         self._seen = seen
         turns, goes_on = seen[LOOP] != before[LOOP], seen[VIEWS] != before[VIEWS]
-        if (turns and goes_on) or not seen[LOOP] or _is_stopped(self._pid):
+        if (turns and goes_on) or not seen[LOOP] or is_stopped(self._pid):
             self._since, self._looks, self._loop_looks, self._thread_looks = now, 0, 0, 0
             return ""
         self._looks += 1
@@ -211,12 +211,3 @@ def _without_start(stacks: str) -> str:
         if not is_before:
             kept.append(line)
     return "\n".join(kept).rstrip()
-
-
-def _is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped, by a signal or a debugger."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in STOPPED  # the name before may contain anything

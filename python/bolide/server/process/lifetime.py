@@ -16,11 +16,11 @@ does not keep the machine busy with starts.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import Enum, auto
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from bolide.server.kernel import rss_bytes
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
@@ -30,7 +30,6 @@ SAMPLE_S = 1.0
 SOON_S = 10.0
 """A worker that exceeds a limit within this time makes its slot wait."""
 DELAY_S, DELAY_S_MAX = 1.0, 600.0
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Stage(Enum):
@@ -149,11 +148,3 @@ def requests_of_one(settings: Settings) -> int:
     from random import randint  # only here: it imports hashes
 
     return settings.requests_max + randint(0, settings.requests_max_jitter)  # noqa: S311
-
-
-def rss_bytes(pid: int) -> int:
-    """Return the memory of a process that is resident, shared pages included; 0 if it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-    except (OSError, ValueError, IndexError):
-        return 0

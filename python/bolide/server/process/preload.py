@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bolide.server import importer, logs, worker
 from bolide.server.logs import logger
+from bolide.server.process import signals
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
@@ -38,7 +39,8 @@ def load(target: str, settings: Settings) -> Application:
     try:
         app = importer.load(target, settings)
     except importer.LoadError as error:
-        sys.stderr.write(error.details)
+        if not isinstance(error.__cause__, signals.StoppedError):
+            sys.stderr.write(error.details)
         raise
     finally:
         worker.is_worker = False

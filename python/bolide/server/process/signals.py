@@ -4,13 +4,58 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from bolide.server.logs import logger
 
 TERMINAL_SIGNALS = {signal.SIGTTIN, signal.SIGTTOU}
 """A terminal sends them to a background job that reads or writes; others, to scale a server."""
 SIGNALS_READ_MAX = 1 << 16
 """What the pipe of signals holds: all that came are acted on together."""
+STOPS = {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SIGQUIT: 1}
+"""Signals that stop a server which imports the application, and its exit codes then."""
+LATER = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, *TERMINAL_SIGNALS)
+"""Those that wait until it has started."""
+
+
+class StoppedError(BaseException):
+    """A signal has stopped the server while it imported the application."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def stopping_an_import() -> Iterator[None]:
+    """Let signals end the process while it imports the application, or wait until it serves.
+
+    `written_to_a_pipe` handles those that wait.
+
+    Raises:
+        SystemExit: a signal has stopped it.
+    """
+
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        raise StoppedError(number)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, LATER)
+    before = {number: signal.signal(number, stop) for number in STOPS}
+    try:
+        yield
+    except BaseException as error:
+        stopped = error if isinstance(error, StoppedError) else error.__cause__
+        if not isinstance(stopped, StoppedError):
+            raise
+        logger.info("stopped while the application was imported")
+        sys.exit(STOPS[signal.Signals(stopped.number)])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

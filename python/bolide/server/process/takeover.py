@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from bolide.config.address import Address
 from bolide.errors import ConfigError
+from bolide.server.kernel import has_ended
 from bolide.server.listener import Listener
 from bolide.server.logs import logger
 from bolide.server.process import handover
@@ -214,5 +215,5 @@ def _check(end: socket.socket, pid: int) -> None:
     option = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     if CREDENTIALS.unpack(option)[0] != pid:
         raise ValueError("the socket is of another process")
-    if os.getppid() != pid and os.path.exists(f"/proc/{pid}"):
+    if os.getppid() != pid and not has_ended(pid):
         raise ValueError("the process is not our parent")
