@@ -556,3 +556,16 @@ def test_an_application_object_is_served_by_new_workers(tmp_path: Path) -> None:
         assert len(workers_after(server, before)) == 1
     finally:
         server.close()
+
+
+def test_a_socket_whose_file_is_gone_is_reported(start: Start, tmp_path: Path) -> None:
+    server = start("basic.py", "--uds", str(tmp_path / "socket"))
+    server.signal(signal.SIGHUP)
+    server.wait_line("reloaded in ")
+    assert "was removed" not in server.errors
+    (tmp_path / "socket").unlink()
+    server.signal(signal.SIGHUP)
+    server.wait_line(
+        rf"WARN  bolide: the UNIX socket's file {tmp_path}/socket was removed or replaced, so that "
+        r"no client can connect to it: restart the server$"
+    )

@@ -41,7 +41,7 @@ pub use timer::{TICK_MS, TimerWheel};
 pub use tls::{
     Agreement, Certificate, Clients, Expected, Offer, Pair, RevocationList, SESSION_BYTES_MAX,
     ServerPair, TicketSecret, TlsClientConfig, TlsConfig, TlsDetails, TlsError, TlsFailure,
-    opened_key, self_signed,
+    collect_entropy, opened_key, self_signed,
 };
 pub use transport::{FileSent, Peer, Received, Sent, Transport};
 pub use waker::Waker;

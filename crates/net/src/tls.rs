@@ -39,6 +39,12 @@ pub use self::tickets::TicketSecret;
 /// what rustls needs. In a handshake that is most: the messages of both sides, and a client's chain of certificates.
 pub const SESSION_BYTES_MAX: u64 = 416 * 1024;
 
+/// Lets the cryptographic library collect its entropy, in the thread that will do handshakes. It takes tens of milliseconds, in which the
+/// first client of a process, and those that it serves already, would wait. Nothing is to be done about a failure: a handshake reports it.
+pub fn collect_entropy() {
+    let _ = aws_lc_rs::rand::fill(&mut [0; 32]);
+}
+
 const HAS_BUFFERED: u8 = 1;
 const OWES: u8 = 2;
 const IS_UNREAD: u8 = 4;

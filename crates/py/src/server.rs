@@ -126,6 +126,9 @@ impl Server {
     /// Serves a listening socket with this `backlog`; the descriptor is duplicated.
     fn add_listener(&self, fd: i32, backlog: usize) -> PyResult<()> {
         let tls = self.tls().clone();
+        if tls.is_some() {
+            net::collect_entropy();
+        }
         Ok(self.worker()?.add_listener(duplicate(fd)?, backlog, tls)?)
     }
 

@@ -68,6 +68,11 @@ class Listener:
         except OSError:
             return ""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether a UNIX socket's file is gone, or another's, so that no client can connect."""
+        return self.inode is not None and _inode(self.address.path) != self.inode
+
     def owned(self) -> Listener:
         """Return it as one whose file, if it has one, this process removes."""
         return replace(self, inode=_inode(self.address.path) if self.address.path else None)
@@ -86,7 +91,7 @@ class Listener:
         If it cannot, that is logged: a server that stops has more to do, and a later one replaces
         the file.
         """
-        if self.inode is None or _inode(self.address.path) != self.inode:
+        if self.inode is None or self.is_lost:
             return
         try:
             os.unlink(self.address.path)

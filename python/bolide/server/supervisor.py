@@ -345,6 +345,7 @@ class Supervisor:
         if job.certificates is not None:  # it may be the one of before, which was read again
             self._workers.send_certificates(job.certificates)
         logger.info("reloading: replacing %s", in_words(self._workers.count))
+        self._sockets.report_lost_files()
         if (trusted := proxies.described(job.settings)) != trusted_before:
             logger.info(trusted)
         if job.settings.preload:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bolide.server import listener, systemd
 from bolide.server.development import disclosure
+from bolide.server.logs import logger
 from bolide.server.management.management import Management
 from bolide.server.process.socket_access import SocketAccess
 
@@ -59,6 +60,13 @@ class Sockets:
         """Own the files of UNIX sockets, because the old process does not any more."""
         for listeners in (self.served, self.redirecting, self.management.bound):
             inherited.take_files(listeners)
+
+    def report_lost_files(self) -> None:
+        """Warn of UNIX sockets that no client can find any more."""
+        for each in (*self.served, *self.redirecting):
+            if each.is_lost:
+                text = "the UNIX socket's file %s was removed or replaced, so that no client can "
+                logger.warning(text + "connect to it: restart the server", each.address.path)
 
     def leave(self) -> None:
         """Leave the files, and the management listener, to the process that has taken over."""
