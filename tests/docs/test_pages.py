@@ -36,7 +36,7 @@ def reader() -> Iterator[Reader]:
 
 def test_the_readme_works(reader: Reader) -> None:
     reader.follow(ROOT / "README.md")
-    assert reader.commands == 2
+    assert reader.commands == 3
 
 
 def test_the_tutorial_works(reader: Reader) -> None:
