@@ -81,6 +81,12 @@ def listening(folder: Path) -> Iterator[socket.socket]:
         yield found
 
 
+def test_the_page_has_the_units() -> None:
+    page = (Path(__file__).parents[2] / "docs/deploy/systemd.md").read_text()
+    for path in (UNIT, SOCKET):
+        assert f"```ini\n{path.read_text()}```\n" in page
+
+
 @pytest.mark.tools
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_accepts_the_units_and_what_the_service_may_do(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
         FileMode(),
         LISTENING,
         "Mode of the files of UNIX sockets, in octal: 660 lets their owner and group connect, 666 "
-        "every user. Without it, it follows the umask.",
+        'every user. Without it, it follows the umask. A file needs quotes: uds_mode = "660".',
     )
     uds_owner: str = row(
         "",
@@ -374,7 +374,8 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
         "Replace a worker whose event loop has not turned for so long: the stacks of its threads "
         "are logged, then it is ended. The loop is blocked by a handler that is no coroutine, by a "
         "coroutine that does not await, by a WSGI application with `threads` 1, and by code that "
-        "does not release the interpreter, in any thread. 0 = never.",
+        "does not release the interpreter, in any thread. A worker is also replaced if all its "
+        "WSGI threads have run views without a waiting client for so long. 0 = never.",
         unit="milliseconds",
     )
     upgrade_timeout_ms: int = row(
@@ -382,7 +383,7 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
         Number(1000, CORE_NUMBER_MAX),
         PROCESSES,
         "Time for the new process of an upgrade (USR2) to serve. One that needs longer is ended, "
-        "and the old process, which has served meanwhile, goes on.",
+        "and the old process, which has served meanwhile, continues.",
         unit="milliseconds",
     )
     pid_file: str = row(

@@ -63,9 +63,10 @@ def _load(context: click.Context, /, **given: Any) -> None:
     """Generate load, verify every response, and report rates, latencies and errors.
 
     URL is http://HOST:PORT/PATH, https://..., ws://..., wss://... or unix:PATH. Several URLs of one
-    server may be given; URL*3 has a weight of 3. Exit code: 0 success, 1 a --require is not met, 2
-    a mistake in the command, 3 no response at all, 4 a fleet's result is not valid, 130 interrupted
-    or terminated (after the report). docs/load.md explains each figure.
+    server may be given; URL*3 has a weight of 3. Exit code: 0 the run is complete, whatever the
+    statuses were, 1 a --require is not met, 2 a mistake in the command, 3 no response at all, 4 a
+    fleet's result is not valid, 130 interrupted or terminated (after the report). docs/load.md
+    explains each figure.
     """
     # `timeout` and `kill` end it like Ctrl-C, so that no measurement is lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
