@@ -143,7 +143,7 @@ def test_a_file_may_have_tables(start: Start, tmp_path: Path, ledger: Ledger) ->
         ("/a/../b body_bytes_max=1", "without empty and dot segments"),
         ("/a", "with other bounds than body_bytes_max and handler_timeout_ms"),
         ("/a body=1", "with other bounds than body_bytes_max and handler_timeout_ms"),
-        ("/a body_bytes_max=much", "has body_bytes_max=much, which is not a size"),
+        ("/a body_bytes_max=much", "has body_bytes_max=much, which is not a number of bytes"),
         ("/a handler_timeout_ms=-1", "which is out of range"),
         ("/a body_bytes_max=0", "which is out of range"),
         ("/a body_bytes_max=1,/a handler_timeout_ms=1", "has /a twice"),

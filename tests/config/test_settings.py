@@ -149,11 +149,37 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "BOLIDE_TIMEOUT: no such option; use BOLIDE_HANDLER_TIMEOUT_MS, and ",
     ),
     (
-        {"body_bytes_max": "16M"},
+        {"body_bytes_max": "much"},
         {},
         "",
-        "body_bytes_max=: '16M' is not a whole number; give 1 to 1099511627776 in bytes, for "
-        "example 16777216",
+        "body_bytes_max=: 'much' is not a number of bytes; give 1 to 1099511627776, or one like "
+        "64M or 1.5G",
+    ),
+    ({"body_bytes_max": "1.5"}, {}, "", "body_bytes_max=: '1.5' is not a number of bytes; give"),
+    ({}, {"BOLIDE_BODY_BYTES_MAX": "2T"}, "", "BOLIDE_BODY_BYTES_MAX: '2T' is out of range; giv"),
+    (
+        {"keep_alive_timeout_ms": "30s"},
+        {},
+        "",
+        "keep_alive_timeout_ms=: '30s' is not a whole number; give milliseconds, for example 30000",
+    ),
+    (
+        {"worker_lifetime_s": "1h"},
+        {},
+        "",
+        "worker_lifetime_s=: '1h' is not a whole number; give seconds, for example 3600",
+    ),
+    (
+        {"graceful_timeout_ms": "9" * 20},
+        {},
+        "",
+        f"graceful_timeout_ms=: '{'9' * 20}' is out of range; give 1 to 1099511627776",
+    ),
+    (
+        {"worker_memory_max": "2000T"},
+        {},
+        "",
+        "worker_memory_max=: '2000T' is too much; give at most 1024T",
     ),
     ({"log_level": "trace"}, {}, "", "log_level=: 'trace' is not one of the choices; give debug "),
 ]
@@ -177,6 +203,19 @@ def test_mistake_names_option_value_source_and_fix(
 )
 def test_a_level_in_any_case_and_by_other_names(given: str, means: str) -> None:
     assert settle({"log_level": given}).log_level == means
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [("64M", 64 << 20), ("1G", 1 << 30), ("1.5GiB", 3 << 29), ("2kb", 2048), ("7", 7), (7, 7)],
+)
+def test_bytes_may_have_a_unit_wherever_they_are_given(
+    given: str | int, means: int, tmp_path: Path
+) -> None:
+    assert settle({"body_bytes_max": given}).core["body_bytes_max"] == means
+    assert settle({}, BOLIDE_BODY_BYTES_MAX=str(given)).core["body_bytes_max"] == means
+    (tmp_path / "bolide.toml").write_text(f"body_bytes_max = {given!r}\n")
+    assert settle({}).core["body_bytes_max"] == means
 
 
 def test_words_in_any_case() -> None:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bolide.config.option import Number, Size
+from bolide.config.option import Number
 from bolide.config.row import CORE_NUMBER_MAX, REQUESTS, row
 from bolide.errors import ConfigError
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
 
-BOUNDS: dict[str, Number | Size] = {
-    "body_bytes_max": Size(),
-    "handler_timeout_ms": Number(0, CORE_NUMBER_MAX, "0 = off"),
+BOUNDS = {
+    "body_bytes_max": Number(1, CORE_NUMBER_MAX, unit="bytes"),
+    "handler_timeout_ms": Number(0, CORE_NUMBER_MAX, "0 = off", unit="milliseconds"),
 }
 """What a path may have instead of the server's."""
 FORM = "a prefix and bounds, such as '/upload body_bytes_max=1G handler_timeout_ms=300000'"
@@ -80,12 +80,9 @@ def _limit(value: object) -> PathLimit:
 
 def _bound(name: str, value: object) -> int:
     try:
-        number = BOUNDS[name].parse(value)
+        return BOUNDS[name].parse(value)
     except ValueError as error:
         raise ValueError(f"has {name}={value}, which {error}") from None
-    if number > CORE_NUMBER_MAX or (number == 0 and name == "body_bytes_max"):
-        raise ValueError(f"has {name}={value}, which is out of range")
-    return number
 
 
 @dataclass(frozen=True, kw_only=True)  # with slots, it could not be one of several bases

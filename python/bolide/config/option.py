@@ -18,6 +18,10 @@ TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")
 ORIGIN_FORMS = '"*", "same", or origins such as "https://example.org"'
 SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([kmgt]?)(?:i?b)?", re.IGNORECASE)
+SIZE_MAX = 2**50
+"""Bytes. More than a machine has; sums fit into 64 bits."""
+DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) ?(ms|s|sec|m|min|h|d)", re.IGNORECASE)
+SECONDS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 PROCESSORS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 STREAM_WORDS = ("stdout", "stderr", "none")
 """Words that other programs accept where a log is named."""
@@ -38,29 +42,43 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number from `minimum` to `maximum`, both included."""
+    """A whole number from `minimum` to `maximum`, both included.
+
+    One whose `unit` is bytes may have a unit itself, as in `Size`.
+    """
 
     minimum: int
-    maximum: int | None = None
+    maximum: int
     note: str = ""
-    metavar: str = "N"
     unit: str = ""
+
+    @property
+    def metavar(self) -> str:
+        """What the number counts."""
+        return "BYTES" if self.unit == "bytes" else "N"
 
     def parse(self, value: object) -> int:
         """Parse a whole number."""
         number = value if isinstance(value, int) and not isinstance(value, bool) else None
         if isinstance(value, str):
-            number = int(value) if _is_whole(value) else None
+            is_size = self.unit == "bytes" and not _is_whole(value)
+            number = _size(value) if is_size else int(value) if _is_whole(value) else None
         if number is None:
-            example = " in bytes, for example 16777216" if self.unit == "bytes" else ""
-            raise ValueError(f"is not a whole number; give {self._range()}{example}")
-        if number < self.minimum or (self.maximum is not None and number > self.maximum):
+            raise ValueError(self._refusal(value))
+        if not self.minimum <= number <= self.maximum:
             raise ValueError(f"is out of range; give {self._range()}")
         return number
 
+    def _refusal(self, value: object) -> str:
+        if self.unit == "bytes":
+            return f"is not a number of bytes; give {self._range()}, or one like 64M or 1.5G"
+        if (meant := _in_unit(value, self.unit)) and self.minimum <= meant <= self.maximum:
+            return f"is not a whole number; give {self.unit}, for example {meant}"
+        return f"is not a whole number; give {self._range()}"
+
     def _range(self) -> str:
-        upper = "or more" if self.maximum is None else f"to {self.maximum}"
-        return f"{self.minimum} {upper}" + (f" ({self.note})" if self.note else "")
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.minimum} to {self.maximum}{note}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +100,11 @@ class Size:
     def parse(self, value: object) -> int:
         """Parse a size, such as 536870912, 512M or 1.5GiB."""
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        found = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-        if found is None:
+            return _up_to_most(value)
+        size = _size(value) if isinstance(value, str) else None
+        if size is None:
             raise ValueError("is not a size; give bytes, or one like 512M or 1.5G (0 = off)")
-        return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))
-
-
-SIZE_MAX = 2**50
-"""Bytes. More than a machine has; sums fit into 64 bits."""
+        return _up_to_most(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +121,6 @@ class SizeOrAuto:
         size = Size().parse(value)
         if 0 < size < self.least:
             raise ValueError(f"is too little; give at least {self.least // 2**20}M (0 = off)")
-        if size > SIZE_MAX:
-            raise ValueError(f"is too much; give at most {SIZE_MAX // 2**40}T (0 = off)")
         return size
 
 
@@ -433,6 +445,31 @@ def _one_address(value: object, *, is_alone: bool) -> address.Address:
         return address.parse(str(value))
     except ValueError as error:
         raise ValueError(str(error) if is_alone else f"contains {value!r}, which {error}") from None
+
+
+def _up_to_most(size: int) -> int:
+    if size > SIZE_MAX:
+        raise ValueError(f"is too much; give at most {SIZE_MAX // 2**40}T (0 = off)")
+    return size
+
+
+def _size(text: str) -> int | None:
+    """Return the bytes that a text such as 512M means; a fraction needs a unit."""
+    found = SIZE.fullmatch(text.strip())
+    if found is None or (not found[2] and "." in found[1]):
+        return None
+    if not found[2]:
+        return int(found[1])
+    return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower()))
+
+
+def _in_unit(value: object, unit: str) -> int:
+    """Return what a duration such as 30s is in milliseconds or seconds; 0 for anything else."""
+    found = DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    factor = {"milliseconds": 1000, "seconds": 1}.get(unit)
+    if found is None or factor is None:
+        return 0
+    return round(float(found[1]) * SECONDS[found[2].lower()] * factor)
 
 
 def _is_whole(text: str) -> bool:

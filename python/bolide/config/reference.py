@@ -26,7 +26,8 @@ Each option can be set in four places. If several set it, the first in this list
 The addresses are one setting: `bind`, `uds`, or `host` and `port`. The first place that sets any of
 them determines all of them. So are the certificates: `certificate`, `key` and `key_password_file`,
 or the tables `[[tls]]` of a file ([TLS](tls.md)). The name of a limit or timeout ends in its unit.
-A timeout of 0 is off.
+A timeout of 0 is off. Bytes may be given with K, M, G or T, each 1024 times the one before, as in
+`--body-bytes-max 64M` or `1.5G`; milliseconds are plain numbers.
 """
 
 TABLE_HEAD = "| option | value | default | meaning |\n| --- | --- | --- | --- |\n"
@@ -52,7 +53,8 @@ def default_text(option: Option) -> str:
         return "not set"
     if isinstance(option.default, tuple):
         return ",".join(option.default)
-    return f"{option.default} {option.unit}".strip().removesuffix(" count")
+    unit = "" if isinstance(option.default, str) else option.unit
+    return f"{option.default} {unit}".strip().removesuffix(" count")
 
 
 def _line(option: Option) -> str:

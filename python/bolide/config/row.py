@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bolide.config.option import Kind, Number
@@ -57,6 +57,8 @@ class Option:
 
 def row(default: object, kind: Kind, group: str, help: str, *, unit: str = "") -> Any:
     """Declare an option as a field of `Settings`."""
+    if isinstance(kind, Number):
+        kind = replace(kind, unit=unit)
     return field(
         default=default, metadata={"kind": kind, "group": group, "help": help, "unit": unit}
     )

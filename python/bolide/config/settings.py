@@ -319,7 +319,7 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
     )
     graceful_timeout_ms: int = row(
         25000,
-        Number(1),
+        Number(1, CORE_NUMBER_MAX),
         PROCESSES,
         "Time allowed for shutdown after the first TERM or INT. Requests in flight get the first "
         "nine tenths, the application's shutdown the rest (at least 150 ms, but at most half). "
