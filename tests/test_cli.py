@@ -77,6 +77,15 @@ MISTAKES = [
         ["serve", "basic", "--host", "127.0.0.1:80"],
         "--host: '127.0.0.1:80' includes a port; give the host 127.0.0.1 and the port 80\n",
     ),
+    (
+        ["serve", "basic", "--path-limit", "/upload", "body_bytes_max=1G"],
+        "Got unexpected extra argument (body_bytes_max=1G); quote it: --path-limit '/upload "
+        "body_bytes_max=1G'\n",
+    ),
+    (
+        ["serve", "--path-limit", "/upload", "body_bytes_max=1G", "basic"],
+        "Got unexpected extra argument (basic); quote it: --path-limit '/upload body_bytes_max=1G'",
+    ),
     (["serve", "basic", "-p", "8000"], "No such option '-p': use --port, or --pid-file for"),
     (
         ["serve", "basic", "8001"],

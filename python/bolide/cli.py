@@ -11,7 +11,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
@@ -263,8 +263,19 @@ def _remedy(error: click.ClickException) -> str:
         return " Give a file, or - for standard output." if is_log else ""
     context = error.ctx if isinstance(error, click.UsageError) else None
     is_serve = context is not None and context.info_name == "serve"
-    is_extra = is_serve and "unexpected extra argument" in error.message
-    return ". The address is given by --port 8001, --host, --bind or --uds." if is_extra else ""
+    if context is None or not is_serve or "unexpected extra argument" not in error.message:
+        return ""
+    if quoted := _unquoted(context.params, error.message):
+        return f"; quote it: --path-limit {quoted}"
+    return ". The address is given by --port 8001, --host, --bind or --uds."
+
+
+def _unquoted(given: Mapping[str, Any], message: str) -> str:
+    """Return the value of --path-limit, quoted, whose bounds were given as further arguments."""
+    extra = message.partition("(")[2].rpartition(")")[0].split()
+    bounds = [each for each in (str(given.get("target")), *extra) if "=" in each]
+    prefix = next((each for each in given.get("path_limit") or () if "=" not in each), "")
+    return shlex.quote(" ".join((prefix, *bounds))) if prefix and bounds else ""
 
 
 def _fail(message: str, code: int = EXIT_MISTAKE) -> NoReturn:

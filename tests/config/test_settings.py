@@ -173,7 +173,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         {"graceful_timeout_ms": "9" * 20},
         {},
         "",
-        f"graceful_timeout_ms=: '{'9' * 20}' is out of range; give 1 to 1099511627776",
+        f"graceful_timeout_ms=: '{'9' * 20}' is out of range; give 1 to 1000000000",
     ),
     (
         {"worker_memory_max": "2000T"},

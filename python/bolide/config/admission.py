@@ -40,7 +40,7 @@ class PathLimit:
 class PathLimits:
     """Any number of prefixes with bounds; text separates them by commas."""
 
-    metavar: str = "PREFIX BOUNDS"
+    metavar: str = "'PREFIX BOUNDS'"
 
     def parse(self, value: object) -> tuple[PathLimit, ...]:
         """Parse rules, as text or as tables with `prefix`."""

@@ -61,6 +61,8 @@ from bolide.errors import ConfigError
 
 MEMORY_MIN = 8 * 2**20
 """Bytes. Less would not hold one long content, and what every connection needs."""
+WAIT_MS_MAX = 10**9
+"""Eleven days: epoll_wait(2), in which the supervisor waits, takes at most 24."""
 Channel = Literal["flag", "keyword"]
 
 
@@ -319,7 +321,7 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
     )
     graceful_timeout_ms: int = row(
         25000,
-        Number(1, CORE_NUMBER_MAX),
+        Number(1, WAIT_MS_MAX),
         PROCESSES,
         "Time allowed for shutdown after the first TERM or INT. Requests in flight get the first "
         "nine tenths, the application's shutdown the rest (at least 150 ms, but at most half). "
@@ -369,7 +371,7 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
     )
     worker_timeout_ms: int = row(
         30000,
-        ZeroOr(1000, CORE_NUMBER_MAX, "0 = off"),
+        ZeroOr(1000, WAIT_MS_MAX, "0 = off"),
         PROCESSES,
         "Replace a worker whose event loop has not turned for so long: the stacks of its threads "
         "are logged, then it is ended. The loop is blocked by a handler that is no coroutine, by a "
@@ -380,7 +382,7 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
     )
     upgrade_timeout_ms: int = row(
         120_000,
-        Number(1000, CORE_NUMBER_MAX),
+        Number(1000, WAIT_MS_MAX),
         PROCESSES,
         "Time for the new process of an upgrade (USR2) to serve. One that needs longer is ended, "
         "and the old process, which has served meanwhile, continues.",
