@@ -313,6 +313,26 @@ def test_version_and_help(tmp_path: Path) -> None:
     assert "--no-server-header" in out
 
 
+@pytest.mark.parametrize("given", ["--help", "--version", "serve --help"])
+def test_help_that_cannot_be_printed_is_one_line(given: str, tmp_path: Path) -> None:
+    line = f"{sys.executable} -m bolide {given} >/dev/full"
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=20
+    )
+    error = "bolide: error: cannot write to standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (3, error)
+
+
+@pytest.mark.parametrize(("given", "code"), [("--nope", 2), ("ceiling --port {} -d 10ms", 0)])
+def test_messages_that_cannot_be_written_change_no_exit_code(
+    given: str, code: int, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    line = f"{sys.executable} -m bolide {given.format(port)} 2>/dev/full"
+    assert subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, timeout=20).returncode == code
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["race", "--help"]])
 def test_no_line_of_help_is_cut(arguments: list[str], tmp_path: Path) -> None:
     code, output, _ = command(*arguments, cwd=tmp_path, env={"COLUMNS": "80"})

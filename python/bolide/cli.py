@@ -11,12 +11,13 @@ import os
 import shlex
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -220,12 +221,12 @@ def ceiling(
     where = Address(host, port)
     pair = _pair(certificate, key)
     scheme = "http" if pair is None else "https"
-    click.echo(f"responding without parsing on {scheme}://{where}", err=True)
+    _say(f"responding without parsing on {scheme}://{where}")
     try:
         responses = _core.ceiling(host, port, size, duration, pair)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot listen on {where}: {error}") from None
-    click.echo(f"responded to {responses:,} requests", err=True)
+    _say(f"responded to {responses:,} requests")
 
 
 def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = False) -> NoReturn:
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
             signal.signal(signal.SIGINT, signal.default_int_handler)
         command.main(arguments, prog_name="bolide", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        _say(error.format_message())
         sys.exit(EXIT_MISTAKE)
     except click.NoSuchOption as error:
         is_serve = error.ctx is not None and error.ctx.info_name == "serve"
@@ -250,7 +251,18 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
         _fail(str(error), EXIT_FAILURE)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
+    except OSError as error:
+        if sys.stdout is None or not _is_of_echo(error):
+            raise
+        _discard(sys.stdout)
+        _fail(f"cannot write to standard output: {error.strerror}", EXIT_FAILURE)
     sys.exit(0)
+
+
+def _is_of_echo(error: OSError) -> bool:
+    """Return whether it was raised while something was printed, such as the help."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return bool(frames) and frames[-1][0].f_code is click.echo.__code__
 
 
 def _remedy(error: click.ClickException) -> str:
@@ -278,6 +290,20 @@ def _unquoted(given: Mapping[str, Any], message: str) -> str:
     return shlex.quote(" ".join((prefix, *bounds))) if prefix and bounds else ""
 
 
+def _say(line: str) -> None:
+    """Write a line to standard error, if it takes one: the exit code says the rest."""
+    try:
+        click.echo(line, err=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    """Drop what a stream has not written; the exit would try again to write it, and fail."""
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), stream.fileno())
+
+
 def _fail(message: str, code: int = EXIT_MISTAKE) -> NoReturn:
-    click.echo(f"bolide: error: {message}", err=True)
+    _say(f"bolide: error: {message}")
     sys.exit(code)

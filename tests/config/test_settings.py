@@ -181,6 +181,23 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "",
         "worker_memory_max=: '2000T' is too much; give at most 1024T",
     ),
+    ({"uds": "/x/"}, {}, "", "uds=: '/x/' ends in a slash, as a folder does; give the path of a"),
+    ({"bind": "unix:x/"}, {}, "", "bind=: 'unix:x/' ends in a slash, as a folder does; give the"),
+    (
+        {},
+        {},
+        'management = "unix:a\\u0000b"',
+        "management in bolide.toml: 'unix:a\\x00b' contains a NUL character; give a path without",
+    ),
+    (
+        {"uds_group": "99999999999"},
+        {},
+        "",
+        "uds_group=: '99999999999' is not the number of a group; give 0 to 4294967294, or a name",
+    ),
+    ({"uds_owner": 2**32 - 1}, {}, "", "uds_owner=: 4294967295 is not the number of a user; give"),
+    ({}, {}, f"port = {'1' * 6000}", "bolide.toml has a number with too many digits; shorten it"),
+    ({}, {}, f"port = {'[' * 5000}{']' * 5000}", "bolide.toml is nested too deeply; write option"),
     ({"log_level": "trace"}, {}, "", "log_level=: 'trace' is not one of the choices; give debug "),
 ]
 
@@ -236,6 +253,7 @@ def test_access_logs(name: str) -> None:
     ("text", "says"),
     [
         ("[tool.bolide.server]\nport = 1", "[tool.bolide.server] of pyproject.toml: write these "),
+        ("tool = 3", "tool in pyproject.toml is not a table; write options below [tool.bolide]"),
         ("[tool]\nbolide = 1", "tool.bolide in pyproject.toml is not a table; write options belo"),
     ],
 )
@@ -244,6 +262,36 @@ def test_tables_of_pyproject(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         settle({})
     assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [("missing.toml", "it is a link to missing.toml, which is missing"), ("bolide.toml", "Too ma")],
+)
+def test_a_file_that_is_a_broken_link(link: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "bolide.toml").symlink_to(link)
+    with pytest.raises(
+        ConfigError, match=f"^cannot read the configuration file bolide.toml: {says}"
+    ):
+        settle({})
+
+
+def test_a_file_in_python_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "gunicorn.conf.py").write_text("workers = 4\n")
+    with pytest.raises(ConfigError, match=r"gunicorn.conf.py: this is Python; bolide.toml is TOML"):
+        settle({}, BOLIDE_CONFIG="gunicorn.conf.py")
+
+
+def test_an_empty_path_given_as_a_flag_is_a_mistake() -> None:
+    with pytest.raises(ConfigError, match="^--uds: '' is empty; give a path, or leave it out$"):
+        resolve({"uds": ""}, "flag", environ={})
+    with pytest.raises(ConfigError, match="^--config: '' is empty; give a path, or leave it out$"):
+        resolve({}, "flag", config="", environ={})
+    assert resolve({"uds": ""}, environ={}).addresses == (Address("127.0.0.1", 8000),)
+
+
+def test_numbers_of_users_and_groups_need_no_quotes() -> None:
+    assert settle({"uds_owner": 0, "uds_group": 33}).uds_group == "33"
 
 
 def test_a_variable_that_resembles_no_option_is_the_applications_own() -> None:

@@ -10,6 +10,7 @@ from bolide import App
 from bolide.config.settings import Channel, resolve
 from bolide.errors import ConfigError
 from bolide.interface import Application
+from bolide.server.development.selection import Selection
 from bolide.server.importer import LoadError
 from bolide.server.importer import load as load_with
 
@@ -144,6 +145,10 @@ HINTS = [
         "it has 'a' and 'b' and 'c' and others: `bolide serve shop:a`",
     ),
     (
+        f"from bolide import App\n{CALLABLE}a = C()\nweb = App()\napplication = C()",
+        "it has 'application' and 'web' and 'a': `bolide serve shop:application`",
+    ),
+    (
         "def create_app(): ...",
         "it has the factory 'create_app': `bolide serve shop:create_app --factory`",
     ),
@@ -170,6 +175,32 @@ def test_an_exception_without_text_has_no_colon(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("raise KeyboardInterrupt\n")
     with pytest.raises(LoadError, match="^importing shop failed: KeyboardInterrupt$"):
         load("shop")
+
+
+UNREADABLE = """
+class Mute(Exception):
+    def __str__(self): raise ValueError
+raise Mute
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (UNREADABLE, "importing shop failed: Mute: (no text: its __str__ raised ValueError)"),
+        ("raise ValueError('first\\nsecond')", "importing shop failed: ValueError: first"),
+        (
+            "def __getattr__(name): raise RuntimeError(name)",
+            "reading 'app' of shop failed: RuntimeError: app",
+        ),
+    ],
+)
+def test_what_a_module_raises_is_one_line(tmp_path: Path, source: str, says: str) -> None:
+    (tmp_path / "shop.py").write_text(source)
+    with pytest.raises(LoadError) as caught:
+        load("shop")
+    assert str(caught.value) == says
+    assert 'shop.py", line' in caught.value.details
 
 
 @pytest.mark.parametrize(
@@ -245,6 +276,51 @@ def test_a_project_of_django(tmp_path: Path) -> None:
             f"{target} has no attribute 'app'; it is Django's command, so give its project, as in "
             "mysite.wsgi:application"
         )
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [
+        ("api.main:app", "it is in api/: `bolide serve api/main.py`"),
+        ("api.main:web", "it is in api/: `bolide serve api/main.py:web`"),
+        ("shop.main", "it is in shop/: import it as shop.store"),
+        ("api.other", f"(Bolide runs in {sys.prefix}; install it there)"),
+    ],
+)
+def test_a_module_beside_the_one_that_imports_it(tmp_path: Path, target: str, hint: str) -> None:
+    for name in ("api", "shop"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "main.py").write_text("from store import Store\n")
+        (tmp_path / name / "store.py").write_text("Store = 1\n")
+    (tmp_path / "shop/__init__.py").touch()
+    (tmp_path / "api/other.py").write_text("import not_there\n")
+    assert mistake(target).endswith(hint)
+
+
+def test_a_file_without_its_suffix(tmp_path: Path) -> None:
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api/main.py").write_text(APP)
+    assert mistake("api/main:web") == "no file api/main; did you mean api/main.py:web?"
+    assert mistake("api/other") == f"no file api/other in {tmp_path}"
+
+
+def test_the_current_folder_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop.py").write_text(APP)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert mistake("main.py") == (
+        "no file main.py: the current folder was removed; change to another one"
+    )
+    assert mistake("not_there:app") == (
+        "no module named 'not_there' in the current folder, which was removed, or the installed "
+        "packages"
+    )
+    assert isinstance(load(str(tmp_path / "shop.py")), App)
+    with pytest.raises(ConfigError, match=r"^reload: the current folder was removed; change to"):
+        Selection.of(resolve({"reload": True}, environ={}), "shop:app")
+    monkeypatch.chdir(tmp_path)
 
 
 def test_folders(tmp_path: Path) -> None:

@@ -203,3 +203,23 @@ def test_a_path_where_no_socket_can_be(
     with pytest.raises(ConfigError) as caught:
         listener.open_all([Address(path=path)])
     assert str(caught.value) == f"cannot listen on unix:{path}: {why.format(tmp_path)}"
+
+
+def test_a_link_to_nothing_is_not_a_path_in_use(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("missing")
+    with pytest.raises(ConfigError, match="it is a link to missing, which does not exist; remove"):
+        listener.open_all([Address(path=str(tmp_path / "link"))])
+    assert not (tmp_path / "missing").exists()
+
+
+def test_a_relative_path_needs_a_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ConfigError, match=r"^cannot listen on unix:s: the current folder was remo"):
+        listener.open_all([Address(path="s")])
+    assert listener.is_same_file("s", "s") and not listener.is_same_file("s", "t")
+    monkeypatch.chdir(tmp_path)

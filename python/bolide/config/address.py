@@ -44,6 +44,7 @@ def parse(text: str) -> Address:
         path = text.removeprefix("unix:")
         if not path:
             raise ValueError("names no path; give unix:PATH")
+        check_path(path)
         return Address(path=path)
     if text.startswith("fd:"):
         number = text.removeprefix("fd:").removeprefix("//")
@@ -51,6 +52,18 @@ def parse(text: str) -> Address:
             raise ValueError("names no descriptor; give fd:N, such as fd:3")
         return Address(fd=int(number))
     return _of_tcp(text)
+
+
+def check_path(path: str) -> None:
+    """Check the path of a UNIX socket.
+
+    Raises:
+        ValueError: no file can have it; the message continues a sentence that starts with it.
+    """
+    if "\0" in path:
+        raise ValueError("contains a NUL character; give a path without one")
+    if path.endswith("/"):
+        raise ValueError("ends in a slash, as a folder does; give the path of a file")
 
 
 def _of_tcp(text: str) -> Address:

@@ -11,6 +11,9 @@ from bolide.errors import ConfigError
 
 OWN_FILE = "bolide.toml"
 PROJECT_FILE = "pyproject.toml"
+PYTHON = (
+    'this is Python; bolide.toml is TOML: see "Coming from another server" of the documentation'
+)
 
 
 def read(named: str | None) -> tuple[str, Mapping[str, Any]]:
@@ -22,31 +25,45 @@ def read(named: str | None) -> tuple[str, Mapping[str, Any]]:
         ConfigError: the file cannot be read or is not TOML.
     """
     for path in (Path(named),) if named else (Path(OWN_FILE), Path(PROJECT_FILE)):
-        if named or path.exists():
+        if named or path.exists() or (path.is_symlink() and path.name == OWN_FILE):
             return _section(path)
     return "", {}
 
 
 def _section(path: Path) -> tuple[str, Mapping[str, Any]]:
+    document = _document(path)
+    if path.name != PROJECT_FILE:
+        return str(path), document
+    tools = document.get("tool", {})
+    section = tools.get("bolide", {}) if isinstance(tools, dict) else None
+    if not isinstance(section, dict):
+        name = "tool.bolide" if isinstance(tools, dict) else "tool"
+        remedy = "write options below [tool.bolide]"
+        raise ConfigError(f"{name} in {path} is not a table; {remedy}")
+    return f"[tool.bolide] of {path}", section
+
+
+def _document(path: Path) -> Mapping[str, Any]:
     import tomllib
 
+    if path.suffix == ".py":  # gunicorn.conf.py, of which simple ones are TOML too
+        raise ConfigError(f"cannot read the configuration file {path}: {PYTHON}")
     try:
         if stat.S_ISFIFO(path.stat().st_mode):  # opening it would wait for a writer
             raise ConfigError(f"cannot read the configuration file {path}: it is a FIFO")
         with path.open("rb") as file:
-            document = tomllib.load(file)
+            return tomllib.load(file)
     except OSError as error:
-        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from None
+        is_dangling = isinstance(error, FileNotFoundError) and path.is_symlink()
+        why = f"it is a link to {path.readlink()}, which is missing" if is_dangling else ""
+        reason = why or error.strerror
+        raise ConfigError(f"cannot read the configuration file {path}: {reason}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    if path.name != PROJECT_FILE:
-        return str(path), document
-    section = document.get("tool", {}).get("bolide", {})
-    if not isinstance(section, dict):
-        raise ConfigError(
-            f"tool.bolide in {path} is not a table; write options below [tool.bolide]"
-        )
-    return f"[tool.bolide] of {path}", section
+    except ValueError:  # of int(): it limits the digits
+        raise ConfigError(f"{path} has a number with too many digits; shorten it") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply; write options at the top level") from None
 
 
 def refuse_table(name: str, where: str) -> NoReturn:

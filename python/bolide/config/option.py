@@ -318,6 +318,27 @@ class SocketPath:
         text = Text(self.metavar, may_be_empty=True).parse(value)
         if text.startswith("unix:"):
             raise ValueError(f"has a scheme; give the path alone: {text.removeprefix('unix:')}")
+        address.check_path(text)
+        return text
+
+
+ID_MAX = 2**32 - 2
+"""The largest number of a user or group; the one after it means "none" to chown(2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The name or number of a user or group; empty text means "not set"."""
+
+    metavar: str
+
+    def parse(self, value: object) -> str:
+        """Parse a name or number, which may be none of this machine."""
+        what = self.metavar.lower()
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        text = Text(self.metavar, may_be_empty=True).parse(str(value) if is_number else value)
+        if _is_whole(text) and not 0 <= int(text) <= ID_MAX:
+            raise ValueError(f"is not the number of a {what}; give 0 to {ID_MAX}, or a name")
         return text
 
 

@@ -21,6 +21,7 @@ from bolide.config import admission, configfile, development, logs, places, prox
 from bolide.config.address import Address
 from bolide.config.mistakes import refuse_mistyped, remedy
 from bolide.config.option import (
+    Account,
     Addresses,
     Choice,
     Choices,
@@ -128,13 +129,13 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
     )
     uds_owner: str = row(
         "",
-        Text("USER", may_be_empty=True),
+        Account("USER"),
         LISTENING,
         "Owner of the files of UNIX sockets, a name or number. Only root may set another user.",
     )
     uds_group: str = row(
         "",
-        Text("GROUP", may_be_empty=True),
+        Account("GROUP"),
         LISTENING,
         "Group of the files of UNIX sockets, a name or number, such as that of the proxy. Users "
         "other than root may set a group that they belong to.",
@@ -508,6 +509,9 @@ def resolve(
             the value, where it comes from and how to fix it.
     """
     environ = os.environ if environ is None else environ
+    if channel == "flag" and "" in (config, given.get("uds")):
+        flag = "--config" if config == "" else "--uds"
+        raise ConfigError(f"{flag}: '' is empty; give a path, or leave it out")
     where, from_file = configfile.read(config or environ.get(PREFIX + "CONFIG"))
     from_environ = {o.name: environ[o.variable] for o in table() if environ.get(o.variable)}
     refuse_mistyped(environ, PREFIX, [option.name for option in table()])

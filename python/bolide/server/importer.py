@@ -23,6 +23,7 @@ from bolide.interface.recognition import (
     is_coroutine_function,
     is_likely_application,
 )
+from bolide.server.lifespan import text_of
 from bolide.web import App
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from bolide.interface import Application
 
 ATTRIBUTE, FACTORY = "app", "create_app"
+USUAL_NAMES = (ATTRIBUTE, "application")
+REMOVED = "the current folder, which was removed,"
 FACTORIES = (FACTORY, "make_app", "get_app", "create_application")
 """Names of functions that an error message suggests as factories."""
 NAMED_MAX = 3
@@ -96,20 +99,28 @@ def find(target: str, settings: Settings, attribute: str) -> tuple[object, str]:
     if attributes.endswith(")"):
         remedy = f"give {target.partition('(')[0]} with {_factory_option(settings)}"
         raise ConfigError(f"{target!r} is a call; {remedy}, which calls it without arguments")
-    _put_first(os.getcwd())
+    if here := current_folder():
+        _put_first(here)
     if os.path.isdir(place) and (os.sep in place or place in (os.curdir, os.pardir)):
         raise ConfigError(f"{place!r} is a folder; {_inside(place)}")
     is_file = place.endswith(".py") or os.sep in place
-    module = _import_file(place) if is_file else _import_module(place)
     attributes = attributes or attribute
-    name = f"{place}:{attributes}"
-    if not attribute and not hasattr(module, attributes.partition(".")[0]):
-        raise ConfigError(f"{place} has no attribute {attributes!r}")
-    return _attribute(module, place, attributes, settings), name
+    try:
+        module = _import_file(place, attributes) if is_file else _import_module(place)
+    except LoadError as error:
+        cause = error.__cause__
+        if cause is None or not attribute:
+            raise
+        hint = _neighbour_hint(cause, place, attributes, settings)
+        raise _failed(f"importing {place}", cause, hint) from cause
+    found = _attribute(module, place, attributes, settings if attribute else None)
+    return found, f"{place}:{attributes}"
 
 
-def _attribute(module: ModuleType, place: str, attributes: str, settings: Settings) -> object:
-    """Follow a dotted path from the module."""
+def _attribute(
+    module: ModuleType, place: str, attributes: str, settings: Settings | None
+) -> object:
+    """Follow a dotted path from the module; with `settings`, an error suggests an application."""
     found: object = module
     names = attributes.split(".")
     for count, name in enumerate(names):
@@ -117,8 +128,10 @@ def _attribute(module: ModuleType, place: str, attributes: str, settings: Settin
             found = getattr(found, name)
         except AttributeError:
             reached = f"{place}:{'.'.join(names[:count])}".rstrip(":")
-            hint = _hint(place, module, settings, place if count else "it")
+            hint = _hint(place, module, settings, place if count else "it") if settings else ""
             raise ConfigError(f"{reached} has no attribute {name!r}{hint}") from None
+        except BaseException as error:
+            raise _failed(f"reading {name!r} of {place}", error) from error
     return found
 
 
@@ -169,17 +182,22 @@ def _import_module(name: str) -> ModuleType:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
             hint = f"; for a file give {name}.py" if os.path.exists(f"{name}.py") else ""
             hint = hint or _colon_hint(name)
-            where = f"in {os.getcwd()} or the installed packages"
+            where = f"in {current_folder() or REMOVED} or the installed packages"
             raise ConfigError(f"no module named {error.name!r} {where}{hint}") from None
         raise _failed(f"importing {name}", error) from error
     except BaseException as error:
         raise _failed(f"importing {name}", error) from error
 
 
-def _import_file(place: str) -> ModuleType:
-    path = os.path.abspath(place)
+def _import_file(place: str, attributes: str) -> ModuleType:
+    here = current_folder()
+    if not here and not os.path.isabs(place):
+        raise ConfigError(f"no file {place}: the current folder was removed; change to another one")
+    path = os.path.normpath(os.path.join(here, place))
     if not os.path.isfile(path):
-        raise ConfigError(f"no file {place} in {os.getcwd()}")
+        is_py = not place.endswith(".py") and os.path.isfile(f"{path}.py")
+        hint = f"; did you mean {place}.py:{attributes}?" if is_py else ""
+        raise ConfigError(f"no file {place}" + (hint or f" in {here}"))
     folder, stem = os.path.dirname(path), os.path.basename(path).removesuffix(".py")
     name = stem
     while os.path.exists(os.path.join(folder, "__init__.py")):
@@ -211,13 +229,44 @@ def _import_single_file(place: str, path: str, name: str) -> ModuleType:
     return module
 
 
-def _failed(what: str, error: BaseException) -> LoadError:
-    """Create the error, with the application's part of the traceback, without the import's."""
+def _failed(what: str, error: BaseException, hint: str = "") -> LoadError:
+    """Create the error, with the application's part of the traceback, without the import's.
+
+    The message has the first line of the error's text, and `hint`, or else one that is known.
+    """
     frames = _without_import_frames(error.__traceback__)
     details = "".join(traceback.format_exception(type(error), error, frames))
-    hint = _relative_import_hint(error, frames) or _missing_package_hint(error)
-    what_it_is = f"{type(error).__name__}: {error}".removesuffix(": ")
+    hint = hint or _relative_import_hint(error, frames) or _missing_package_hint(error)
+    text = (text_of(error).strip().splitlines() or [""])[0]
+    what_it_is = f"{type(error).__name__}: {text}".removesuffix(": ")
     return LoadError(f"{what} failed: {what_it_is}{hint}", details)
+
+
+def _neighbour_hint(error: BaseException, place: str, attributes: str, settings: Settings) -> str:
+    """Say how to import a module that lies beside the file which has not found it; "" if none."""
+    frames = _without_import_frames(error.__traceback__)
+    if not isinstance(error, ModuleNotFoundError) or not error.name or "." in error.name:
+        return ""
+    if frames is None:
+        return ""
+    here, name = current_folder(), error.name
+    frame = _innermost(frames).tb_frame
+    folder = os.path.dirname(os.path.join(here, frame.f_code.co_filename))
+    beside = os.path.join(folder, name)
+    if not os.path.isfile(f"{beside}.py") and not os.path.isfile(f"{beside}/__init__.py"):
+        return ""
+    folder = os.path.relpath(folder, here) if here and _is_below(folder, here) else folder
+    package = frame.f_globals.get("__package__") or ""
+    file = os.path.join(folder, f"{place.rpartition('.')[2]}.py")
+    is_plain = not os.path.exists(os.path.join(folder, "__init__.py"))
+    if is_plain and frame.f_globals.get("__name__") == place and os.path.isfile(file):
+        target = file if attributes == ATTRIBUTE else f"{file}:{attributes}"
+        return f"; it is in {folder}/: {_served(target, settings)}"
+    return f"; it is in {folder}/: import it as {package}.{name}" if package else ""
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _missing_package_hint(error: BaseException) -> str:
@@ -231,8 +280,7 @@ def _relative_import_hint(error: BaseException, frames: TracebackType | None) ->
     is_relative = isinstance(error, ImportError) and "attempted relative import" in str(error)
     if not is_relative or frames is None:
         return ""
-    while frames.tb_next is not None:
-        frames = frames.tb_next
+    frames = _innermost(frames)
     name = frames.tb_frame.f_globals.get("__name__", "")
     outermost = os.path.abspath(frames.tb_frame.f_code.co_filename)
     is_folder = os.path.basename(outermost) == "__init__.py"
@@ -243,6 +291,16 @@ def _relative_import_hint(error: BaseException, frames: TracebackType | None) ->
     if not package.isidentifier():
         return hint
     return f"{hint}, or start one folder higher: `cd {folder}; bolide serve {package}.{name}`"
+
+
+def _innermost(frames: TracebackType) -> TracebackType:
+    """Return the last frame that is not of the import system."""
+    found = frames
+    while frames.tb_next is not None:
+        frames = frames.tb_next
+        if not frames.tb_frame.f_code.co_filename.startswith("<frozen importlib"):
+            found = frames
+    return found
 
 
 def _without_import_frames(frames: TracebackType | None) -> TracebackType | None:
@@ -272,7 +330,8 @@ def _hint(place: str, module: ModuleType, settings: Settings, owner: str) -> str
     `owner` is the module in the sentence. A factory comes first if one was wanted.
     """
     own = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
-    found = [name for name, value in own if is_likely_application(value, name)]
+    likely = [(name, value) for name, value in own if is_likely_application(value, name)]
+    found = [name for name, _ in sorted(likely, key=_rank)]
     factories = [name for name, value in own if name in FACTORIES and callable(value)]
     if factories and (settings.factory or not found):
         served = _served(f"{place}:{factories[0]}", settings, _factory_option(settings))
@@ -283,22 +342,38 @@ def _hint(place: str, module: ModuleType, settings: Settings, owner: str) -> str
         served = _served(f"{place}:{found[0]}", settings)
         leave_out = f" without {_factory_option(settings)}" if settings.factory else ""
         return f"; {owner} has {names}{more}: {served}{leave_out}"
-    for folder in getattr(module, "__path__", ()):
+    folders = vars(module).get("__path__")  # getattr() could call the module's __getattr__
+    for folder in folders or ():
         for name, attribute in MAIN_MODULES.items():
             if not place.endswith(".py") and os.path.isfile(os.path.join(folder, f"{name}.py")):
                 return f"; did you mean {place}.{name}{attribute}?"
-    if hasattr(module, "__path__"):
+    if folders is not None:
         return f"; it is a package, so give a module in it, such as {place}.main:{ATTRIBUTE}"
     if os.path.basename(place) in ("manage", "manage.py"):
         return f"; {DJANGO}"
     return f"; name the {'factory' if settings.factory else 'application'}: {place}:NAME"
 
 
+def _rank(named: tuple[str, object]) -> int:
+    """Order what is suggested: the usual names first, then applications of Bolide."""
+    name, value = named
+    return 0 if name in USUAL_NAMES else 1 if isinstance(value, App) else 2
+
+
 def _colon_hint(name: str) -> str:
     """Suggest a colon for the last dot, if what precedes it is a module with that attribute."""
     place, _, attribute = name.rpartition(".")
-    has = hasattr(sys.modules.get(place), attribute)
+    module = sys.modules.get(place)
+    has = module is not None and attribute in vars(module)
     return f"; did you mean {place}:{attribute}?" if has else ""
+
+
+def current_folder() -> str:
+    """Return the current folder; "" if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def _put_first(folder: str) -> None:

@@ -41,11 +41,12 @@ async def startup(app: Application) -> None:
 
 def startup_error(error: BaseException) -> StartupError:
     """Describe what a startup raised."""
-    message = f"the application's startup failed: {type(error).__name__}: {_text_of(error)}"
+    message = f"the application's startup failed: {type(error).__name__}: {text_of(error)}"
     return StartupError(message.removesuffix(": "), _details(error))
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Return an exception's text, even if its `__str__` raises."""
     try:
         return shortened(str(error), TEXT_MAX)
     except Exception as failure:

@@ -112,7 +112,7 @@ def open_all(addresses: Iterable[Address], access: SocketAccess = AS_CREATED) ->
     given: set[Address] = set()
     try:
         for address in addresses:
-            place = replace(address, path=address.path and os.path.realpath(address.path))
+            place = replace(address, path=address.path and _resolved(address))
             if place in given and (place.path or place.port or place.fd is not None):
                 raise ConfigError(f"the address {address} is given twice; name it once")
             given.add(place)
@@ -262,10 +262,8 @@ def _make_way(address: Address) -> None:
     try:
         mode = os.stat(address.path).st_mode
     except FileNotFoundError:
-        folder = os.path.dirname(os.path.abspath(address.path))
-        if not os.path.isdir(folder):
-            missing = f"the folder {folder} does not exist; create it"
-            raise ConfigError(f"cannot listen on {address}: {missing}") from None
+        if wrong := _missing(address.path):
+            raise ConfigError(f"cannot listen on {address}: {wrong}") from None
         return
     if not stat.S_ISSOCK(mode):
         raise ConfigError(f"cannot listen on {address}: {IN_THE_WAY}")
@@ -275,6 +273,29 @@ def _make_way(address: Address) -> None:
     if not refused or _is_bound(address.path):
         raise ConfigError(f"cannot listen on {address}: another process serves there")
     os.unlink(address.path)
+
+
+def _missing(path: str) -> str:
+    """Return why no file can be created at a path where none is; "" if one can."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        return f"the folder {folder} does not exist; create it"
+    if os.path.islink(path):
+        return f"it is a link to {os.readlink(path)}, which does not exist; remove the link"
+    return ""
+
+
+def _resolved(address: Address) -> str:
+    """Return the path of a UNIX socket without links.
+
+    Raises:
+        ConfigError: it is relative, and the current folder was removed.
+    """
+    try:
+        return os.path.realpath(address.path)
+    except FileNotFoundError:
+        reason = "the current folder was removed; give a path from the root"
+        raise ConfigError(f"cannot listen on {address}: {reason}") from None
 
 
 def _is_bound(path: str) -> bool:
@@ -297,7 +318,10 @@ def _is_bound(path: str) -> bool:
 
 def is_same_file(one: str, other: str) -> bool:
     """Return whether two paths, of which files may not exist yet, are of one file."""
-    return bool(other) and os.path.realpath(one) == os.path.realpath(other)
+    try:
+        return bool(other) and os.path.realpath(one) == os.path.realpath(other)
+    except FileNotFoundError:  # one is relative, and the current folder was removed
+        return one == other
 
 
 def _name_of(path: str) -> str:

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from bolide.errors import ConfigError
+
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
 
@@ -46,9 +48,17 @@ class Selection:
 
     @classmethod
     def of(cls, settings: Settings, target: str) -> Selection:
-        """Return what the options say, for the application that `target` names."""
-        folders = settings.reload_dir or (_folder_of(target),)
-        real = dict.fromkeys(os.path.realpath(each) for each in folders)
+        """Return what the options say, for the application that `target` names.
+
+        Raises:
+            ConfigError: the current folder was removed.
+        """
+        try:
+            folders = settings.reload_dir or (_folder_of(target),)
+            real = dict.fromkeys(os.path.realpath(each) for each in folders)
+        except FileNotFoundError:
+            remedy = "change to that of the application"
+            raise ConfigError(f"reload: the current folder was removed; {remedy}") from None
         return cls(tuple(real), settings.reload_include, settings.reload_exclude)
 
     def counts(self, path: str) -> bool:
