@@ -313,6 +313,14 @@ def test_version_and_help(tmp_path: Path) -> None:
     assert "--no-server-header" in out
 
 
+def test_variables_of_other_servers_get_a_line(start: Start) -> None:
+    server = start("basic", env={"WEB_CONCURRENCY": "3"})
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    line = "INFO  bolide: WEB_CONCURRENCY is not read: use --workers or BOLIDE_WORKERS\n"
+    assert server.errors.count(line) == 1
+
+
 @pytest.mark.parametrize("given", ["--help", "--version", "serve --help"])
 def test_help_that_cannot_be_printed_is_one_line(given: str, tmp_path: Path) -> None:
     line = f"{sys.executable} -m bolide {given} >/dev/full"

@@ -24,7 +24,7 @@ import click
 from bolide import _core
 from bolide.config.address import Address
 from bolide.config.admission import PathLimits
-from bolide.config.foreign import advice
+from bolide.config.foreign import advice, unread
 from bolide.config.option import Addresses, Paths, Switch
 from bolide.config.reference import default_text
 from bolide.config.row import Option
@@ -161,6 +161,9 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     options = partial(resolve, flags, "flag", config=config)
     settings = options()
     logs.configure(*settings.logging)
+    defaults = {option.name: option.default for option in table()}
+    if line := unread(os.environ, lambda name: getattr(settings, name) != defaults[name]):
+        logs.logger.info(line)
     with signals.stopping_an_import() if settings.preload else nullcontext():
         server = supervisor.Supervisor(target, settings, options)
     sys.exit(server.run(ends_process=True))

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from bolide.config.foreign import ADVICE, NAMES, PREFIXES, advice, advice_for
+from bolide.config.foreign import (
+    ADVICE,
+    KEYS,
+    NAMES,
+    PREFIXES,
+    RARE,
+    advice,
+    advice_for,
+    unread,
+)
 from bolide.config.settings import table
 
 PAGE = Path(__file__).parents[2] / "docs/guide/migrate.md"
@@ -76,6 +85,21 @@ def test_an_unknown_option_has_none() -> None:
         ("keepalive", "use [keep_alive_timeout_ms], in milliseconds"),
         ("fd", "use [bind] fd:N"),
         ("reload_delay", "leave it out: changes are looked for all the time"),
+        ("wsgi_app", "name the application in the command: `bolide serve MODULE:APP`"),
+        ("raw_env", "set the environment in the shell or the service manager"),
+        ("post_fork", "use [on_worker_start] MODULE:FUNCTION"),
+        ("when_ready", "[on_worker_start] is for each worker"),
+        ("worker_int", "use atexit in the application, or its shutdown"),
+        ("ssl_context", "use [certificate] and [key]"),
+        ("secure_scheme_headers", "X-Forwarded-Proto of [trusted_proxies] says the scheme"),
+        ("syslog", "messages go to standard error"),
+        ("reload_extra_files", "use [reload_include], with a pattern"),
+        ("sendfile", "wsgi.file_wrapper is the application's choice"),
+        ("tmp_upload_dir", "[spool_directory] is for responses"),
+        ("log_file", "messages go to standard error"),
+        ("reload_engine", "leave it out: watchfiles looks for changes"),
+        ("check_config", "`bolide serve` says what is wrong"),
+        ("env_file", "set -a; . ./FILE in the shell"),
         ("prot", ""),
     ],
 )
@@ -91,3 +115,37 @@ def test_a_name_that_is_not_a_flag_stands_for_one() -> None:
 
 def test_our_own_keywords_have_none() -> None:
     assert not [option.name for option in table() if advice_for(option.name, str)]
+
+
+def test_what_no_page_has_names_our_options() -> None:
+    texts = [*RARE.values(), *KEYS.values()]
+    assert {name for text in texts for name in re.findall(r"--[a-z][a-z-]*", text)} <= OURS
+    assert not RARE.keys() & ADVICE.keys()
+
+
+BOTH = {"WEB_CONCURRENCY": "4", "FORWARDED_ALLOW_IPS": "*"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "given", "line"),
+    [
+        (
+            BOTH,
+            (),
+            "WEB_CONCURRENCY and FORWARDED_ALLOW_IPS are not read: use --workers or "
+            "BOLIDE_WORKERS, and --trusted-proxies or BOLIDE_TRUSTED_PROXIES",
+        ),
+        (
+            BOTH,
+            ("trusted_proxies",),
+            "WEB_CONCURRENCY is not read: use --workers or BOLIDE_WORKERS",
+        ),
+        (BOTH, ("trusted_proxies", "workers"), ""),
+        ({"WEB_CONCURRENCY": "1", "FORWARDED_ALLOW_IPS": ""}, (), ""),
+        ({}, (), ""),
+    ],
+)
+def test_variables_of_other_servers_that_are_not_read(
+    environ: dict[str, str], given: tuple[str, ...], line: str
+) -> None:
+    assert unread(environ, lambda name: name in given) == line

@@ -6,7 +6,7 @@ docs/guide/migrate.md has all options of the other servers; a test compares the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 TRUSTED = "use --trusted-proxies, with networks or addresses"
 HTTP2 = "leave it out: clients choose HTTP/2 with TLS; --alpn changes that, --h2c is without TLS"
@@ -22,6 +22,9 @@ LOCKED_KEY = "use --key-password-file, with a file that contains the password"
 CLIENT_CA = "use --client-ca and --client-certificate"
 CLIENT_CERTIFICATE = "use --client-certificate none, optional or required"
 CIPHERS = "leave it out: only secure cipher suites are offered; --tls-minimum sets the version"
+HOOKS = "leave it out: the supervisor calls no functions; --on-worker-start is for each worker"
+LAST_WORDS = "leave it out: use atexit in the application, or its shutdown"
+PER_REQUEST = "leave it out: use a middleware, or --access-log"
 UMASK = "set the umask in the shell or the service manager"
 
 ADVICE = {
@@ -57,8 +60,8 @@ ADVICE = {
     "--date-header": "Date is always sent (RFC 9110 section 6.6.1)",
     "--do-handshake-on-connect": "leave it out: a handshake delays no other client",
     "--env": ENVIRONMENT,
-    "--env-file": ENVIRONMENT,
-    "--env-files": ENVIRONMENT,
+    "--env-file": "set -a; . ./FILE in the shell, or EnvironmentFile= of systemd",
+    "--env-files": "set -a; . ./FILE in the shell, or EnvironmentFile= of systemd",
     "--error-logfile": STANDARD_ERROR,
     "--fd": "use --bind fd:N",
     "--forwarded-allow-ips": TRUSTED,
@@ -161,6 +164,34 @@ PREFIXES = {
 }
 """By the start of the option."""
 
+RARE = {
+    "--log-file": STANDARD_ERROR,
+    "--reload-engine": "leave it out: watchfiles looks for changes",
+}
+"""Options that the guide does not have: other names of its own, or too rare for it."""
+
+KEYS = {
+    "child_exit": LAST_WORDS,
+    "nworkers_changed": HOOKS,
+    "on_exit": HOOKS,
+    "on_reload": HOOKS,
+    "on_starting": HOOKS,
+    "post_fork": "use --on-worker-start MODULE:FUNCTION",
+    "post_request": PER_REQUEST,
+    "post_worker_init": "use --on-worker-start MODULE:FUNCTION",
+    "pre_exec": HOOKS,
+    "pre_fork": HOOKS,
+    "pre_request": PER_REQUEST,
+    "secure_scheme_headers": "leave it out: X-Forwarded-Proto of --trusted-proxies says the scheme",
+    "ssl_context": "use --certificate and --key; --tls-minimum sets the version",
+    "tmp_upload_dir": "leave it out: requests need no files; --spool-directory is for responses",
+    "when_ready": HOOKS,
+    "worker_abort": LAST_WORDS,
+    "worker_exit": LAST_WORDS,
+    "worker_int": LAST_WORDS,
+    "wsgi_app": "name the application in the command: `bolide serve MODULE:APP`",
+}
+"""Keys of gunicorn's file that no option has."""
 
 NAMES = {
     "accesslog": "--access-logfile",
@@ -170,6 +201,13 @@ NAMES = {
     "limit_request_field_size": "--limit-request-field_size",
     "pidfile": "--pid",
     "proc_name": "--name",
+    "raw_env": "--env",
+    "reload_extra_files": "--reload-extra-file",
+    "sendfile": "--no-sendfile",
+    "syslog": "--log-syslog",
+    "syslog_addr": "--log-syslog-to",
+    "syslog_facility": "--log-syslog-facility",
+    "syslog_prefix": "--log-syslog-prefix",
 }
 """Options of other servers whose keyword or key in a file is not named as the flag."""
 
@@ -179,8 +217,8 @@ _FLAG = re.compile(r"--[a-z][a-z-]*")
 
 def advice(option: str) -> str:
     """Return what to write instead of an option of another server; "" if it is not known."""
-    if option in ADVICE:
-        return ADVICE[option]
+    if found := ADVICE.get(option) or RARE.get(option):
+        return found
     return next((text for start, text in PREFIXES.items() if option.startswith(start)), "")
 
 
@@ -191,9 +229,35 @@ def advice_for(name: str, named: Callable[[str], str]) -> str:
     as the user would write it.
     """
     flag = NAMES.get(name) or "--" + name.replace("_", "-")
-    parts = advice(flag).split("`")  # what is quoted is a command, and keeps its flags
+    parts = (KEYS.get(name) or advice(flag)).split(
+        "`"
+    )  # what is quoted is a command, and keeps its flags
     parts[::2] = [_FLAG.sub(lambda found: named(_name(found[0])), part) for part in parts[::2]]
     return "`".join(parts)
+
+
+VARIABLES = {
+    "WEB_CONCURRENCY": ("--workers", "1"),
+    "FORWARDED_ALLOW_IPS": ("--trusted-proxies", "127.0.0.1"),
+}
+"""Variables of other servers, the option that replaces each, and the value that is our default."""
+
+
+def unread(environ: Mapping[str, str], is_given: Callable[[str], bool]) -> str:
+    """Return a line about variables of other servers that have no effect; "" without any.
+
+    `is_given` says whether an option, named like a keyword, was set.
+    """
+    found = {
+        variable: option
+        for variable, (option, default) in VARIABLES.items()
+        if environ.get(variable, default) not in ("", default) and not is_given(_name(option))
+    }
+    if not found:
+        return ""
+    instead = [f"{option} or BOLIDE_{_name(option).upper()}" for option in found.values()]
+    are = "is" if len(found) == 1 else "are"
+    return f"{' and '.join(found)} {are} not read: use {', and '.join(instead)}"
 
 
 def _name(flag: str) -> str:
