@@ -27,6 +27,10 @@ MISTAKES = [
     (["serve", "shapes:api", "--interface", "asgi"], "shapes:api is a bolide.web.app.App, not wh"),
     (["serve", "shapes:api", "--root-path", "/a"], "shapes:api is a bolide.App, which takes no "),
     (["serve", "basic", "--root-path", "a/"], "--root-path: 'a/' is not a path prefix; give one l"),
+    (
+        ["serve", "basic", "--root-path", "/shop/"],
+        "--root-path: '/shop/' ends in a slash; give it without the final /: /shop\n",
+    ),
     (["serve", "nothing.py"], "no file nothing.py in "),
     (["serve", ":app"], "':app' names no module; give MODULE:APP or FILE.py:APP"),
     (["serve", "basic", "--port", "http"], "--port: 'http' is not a whole number; give 0 to 65535"),

@@ -61,7 +61,7 @@ def test_run_serves_an_object_until_it_is_stopped(tmp_path: Path) -> None:
 
 def test_run_raises_for_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="port=: 'x' is not a whole number"):
+    with pytest.raises(ConfigError, match="port='x' is not a whole number"):
         bolide.run(bolide.App(), port="x")
     with pytest.raises(ConfigError, match="the application is neither .* but a dict"):
         bolide.run({}, port=0)  # type: ignore[arg-type]

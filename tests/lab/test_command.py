@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from bolide.lab.command import cpus_of, processors_of
 from bolide.lab.record import journal, schema
 from lab.tiny_race import CPU
-from support.server import command
+from support.server import clean_environ, command
 
 pytestmark = pytest.mark.slow
 
@@ -149,6 +151,28 @@ def test_the_help_says_where_the_options_of_a_race_are(tmp_path: Path) -> None:
     code, output, _ = command("race", "--help", cwd=tmp_path)
     assert code == 0
     assert "`bolide race run --help` the options of a race" in " ".join(output.split())
+
+
+WITHOUT_THE_EXTRA = """
+import sys
+sys.modules["rich"] = sys.modules["bolide_lab"] = None
+from bolide.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("words", ["run --help", "pipelining --help", "compare -h", "list --help"])
+def test_the_help_needs_nothing_of_the_extra(words: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_EXTRA, "race", *words.split()],
+        cwd=tmp_path,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: bolide race ")
 
 
 def test_a_contestant_outside_the_study_is_added_with_a_remark(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_an_unknown_field_is_one_line(tmp_path: Path) -> None:
     )
     assert ran.returncode == 2
     (line,) = ran.stderr.splitlines()
-    said = "--access-log-format: '{client} {stauts}' has the unknown field {stauts}; fields are "
+    said = "--access-log-format: '{client} {stauts}' has the unknown field {stauts}; did you mean "
     assert said in line
 
 

@@ -91,24 +91,26 @@ def test_a_number_is_used_as_it_is(machine: Path, given: object, size: int) -> N
 
 
 def test_values_that_are_not_valid_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^memory_max=: '7M' is too little; give at least 8M"):
+    with pytest.raises(ConfigError, match=r"^memory_max='7M' is too little; give at least 8M"):
         resolve({"memory_max": "7M"}, environ={})
-    with pytest.raises(ConfigError, match=r"^memory_max=: '9999T' is too much; give at most 1024T"):
+    with pytest.raises(ConfigError, match=r"^memory_max='9999T' is too much; give at most 1024T"):
         resolve({"memory_max": "9999T"}, environ={})
-    with pytest.raises(ConfigError, match=r"^memory_max=: 'much' is not a size; give bytes, or"):
+    with pytest.raises(ConfigError, match=r"^memory_max='much' is not a size; give bytes, or"):
         resolve({"memory_max": "much"}, environ={})
 
 
 def test_what_fits_into_it_is_said() -> None:
     settings = resolve({"memory_max": "64M"}, environ={})
     assert memory.described(settings, 10 * MIB) == (
-        "clients can make a worker hold 64 MiB (memory_max), a connection at most 10 MiB: "
-        "6 of these fit"
+        "memory limit: 64 MiB per worker (memory_max), at most 10 MiB per connection"
     )
     settings = resolve({"memory_max": 0}, environ={})
     assert memory.described(settings, 10 * MIB) == (
-        "clients can make a worker hold any amount of memory (memory_max), a connection at most "
-        "10 MiB"
+        "memory limit: none (memory_max), at most 10 MiB per connection"
+    )
+    assert re.fullmatch(
+        r"memory limit: .* per worker \(half of .*iB; memory_max\), at most 10 MiB per connection",
+        memory.described(resolve({}, environ={}), 10 * MIB),
     )
 
 

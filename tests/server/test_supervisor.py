@@ -39,8 +39,7 @@ def test_says_how_much_a_peer_can_make_a_connection_hold(start: Start) -> None:
     each = [argument for limit in limits for argument in (limit, "1048576")]
     server = start("basic.py", *each, "--memory-max", "64M")
     assert re.search(
-        r"clients can make a worker hold 64 MiB \(memory_max\), "
-        r"a connection at most 2\.\d+ MiB: 2\d of these fit$",
+        r"memory limit: 64 MiB per worker \(memory_max\), at most 2\.\d+ MiB per connection$",
         server.errors,
         re.MULTILINE,
     )

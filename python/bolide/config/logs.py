@@ -11,6 +11,30 @@ from bolide.config.row import CORE_NUMBER_MAX, LOGGING, row
 from bolide.errors import ConfigError
 
 FORMATS = ("combined", "json")
+LETTER = re.compile(r"%\((\{[^{}]+\}[ioe]|[a-zA-Z])\)[sd]")
+"""One of gunicorn's fields, as in %(h)s or %({referer}i)s."""
+LETTERS = {
+    "B": "{content_bytes}",
+    "D": "{duration_us}",
+    "H": "{version}",
+    "L": "{duration_ms} (no seconds)",
+    "M": "{duration_ms}",
+    "T": "{duration_ms} (no seconds)",
+    "U": "{path}",
+    "a": "{user_agent}",
+    "b": "{content_bytes}",
+    "f": "{referer}",
+    "h": "{client}",
+    "l": "-",
+    "m": "{method}",
+    "p": "{worker}",
+    "q": "{target} (path and query)",
+    "r": "{request}",
+    "s": "{status}",
+    "t": "[{time}]",
+    "u": "-",
+}
+UNKNOWN = re.compile(r"has the unknown field \{(.*)\}; fields are (.*)")
 USUAL_FIELD = "X-Request-ID"
 FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 TAKEN = re.compile(
@@ -33,8 +57,36 @@ class LineFormat:
         text = str(value)
         if text.lower() in FORMATS:
             return text.lower()
-        _core.check_access_log_format(text)
+        if letters := dict.fromkeys(LETTER.findall(text)):
+            instead = ", ".join(f"{_of_letter(each)} for %({each})s" for each in letters)
+            raise ValueError(f"has gunicorn's letters; give names instead: {instead}")
+        try:
+            _core.check_access_log_format(text)
+        except ValueError as error:
+            raise ValueError(_with_nearest(str(error))) from None
         return text
+
+
+def _of_letter(letter: str) -> str:
+    """Return what a template has instead of one of gunicorn's letters."""
+    if letter.startswith("{"):
+        name, _, kind = letter[1:].lower().rpartition("}")
+        return {"i": f"{{request.{name}}}", "o": f"{{response.{name}}}"}.get(kind, "nothing")
+    return LETTERS.get(letter, "nothing")
+
+
+def _with_nearest(error: str) -> str:
+    """Name the field that was probably meant in the core's message about an unknown one."""
+    found = UNKNOWN.fullmatch(error)
+    if found is None:
+        return error
+    from difflib import get_close_matches
+
+    name, names = found.groups()
+    wanted = re.sub(r"_s$", "_ms", name)  # no field has seconds
+    near = get_close_matches(wanted, names.split(", "), n=1)
+    hint = f"did you mean {{{near[0]}}}? " if near else ""
+    return f"has the unknown field {{{name}}}; {hint}fields are {names}"
 
 
 @dataclass(frozen=True, slots=True)

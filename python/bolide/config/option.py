@@ -428,6 +428,9 @@ class PathPrefix:
     def parse(self, value: object) -> str:
         """Parse a prefix."""
         text = Text("PATH", may_be_empty=True).parse(value)
+        bare = text.rstrip("/")
+        if bare.startswith("/") and bare != text and not set(text) & set("?#"):
+            raise ValueError(f"ends in a slash; give it without the final /: {bare}")
         if text and (not text.startswith("/") or text.endswith("/") or set(text) & set("?#")):
             raise ValueError("is not a path prefix; give one like /shop, or leave it out for none")
         return text

@@ -32,6 +32,8 @@ FLOOR_CONTESTANTS = ("ceiling", "bolide-native")
 """Its contestants, if none are named."""
 OF_THE_EXTRA = {"rich": "rich", "bolide_lab": "bolide-lab"}
 """Packages that no race does without, and their distributions."""
+ASKS_FOR_HELP = "bolide.lab.asks_for_help"
+"""In the context: whether the help of a subcommand is all that is wanted."""
 LAZY = {
     "compare": "bolide.lab.report.command",
     "report": "bolide.lab.report.command",
@@ -47,17 +49,21 @@ class Race(LazyGroup):
         first = arguments[0] if arguments else "--help"
         if first not in self.list_commands(context) and first not in ("-h", "--help"):
             arguments = ["run", *arguments]
+        context.meta[ASKS_FOR_HELP] = bool({"-h", "--help"} & {*arguments})
         return super().parse_args(context, arguments)
 
 
 @click.group(cls=Race, lazy=LAZY, short_help="Measure HTTP servers side by side.")
-def race() -> None:
+@click.pass_context
+def race(context: click.Context) -> None:
     """Measure HTTP servers side by side: bolide race STUDY, or --app module:app.
 
     The responses of every server are verified before it is measured. Servers are restarted for each
     trial, and rounds run them in shuffled order. `bolide race list` shows servers and studies,
     `bolide race run --help` the options of a race.
     """
+    if context.meta[ASKS_FOR_HELP]:  # which needs nothing of the extra
+        return
     for package, distribution in OF_THE_EXTRA.items():
         if importlib.util.find_spec(package) is None:
             raise ConfigError(f"{distribution} is missing; pip install 'bolide[lab]'")

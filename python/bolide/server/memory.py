@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PARTS = 2
 """One of so many parts is for clients. The rest is for applications and the interpreter, for what
 the allocator and the kernel need beside it, and for the old workers in a reload."""
+OPTION = "memory_max"
 V1_FILES: tuple[str, ...] = ("memory.limit_in_bytes",)
 V2_FILES: tuple[str, ...] = ("memory.max", "memory.high")
 
@@ -46,7 +47,7 @@ class Budget:
 def budget(settings: Settings, root: Path = Path("/")) -> Budget:
     """Return what clients may make a worker hold; files are read below `root`."""
     if isinstance(settings.memory_max, int):
-        return Budget(settings.memory_max, "memory_max")
+        return Budget(settings.memory_max, OPTION)
     found = list(limits(root))
     if not found:
         return Budget(0, "nothing is known of the memory of this machine")
@@ -112,14 +113,12 @@ def _read(path: Path) -> str:
 
 
 def described(settings: Settings, connection_bytes_max: int) -> str:
-    """Return the line that says what clients can make a worker hold, and what fits into it."""
+    """Return the line that says how much memory clients may use, together and each."""
     most = budget(settings)
-    one = f"a connection at most {in_units(connection_bytes_max)}"
-    if not most.size:
-        return f"clients can make a worker hold any amount of memory ({most.origin}), {one}"
-    fitting = most.size // connection_bytes_max
-    held = f"clients can make a worker hold {in_units(most.size)} ({most.origin})"
-    return f"{held}, {one}: {fitting} of these fit"
+    limit = f"{in_units(most.size)} per worker" if most.size else "none"
+    origin = most.origin if most.origin == OPTION else f"{most.origin}; {OPTION}"
+    one = f"at most {in_units(connection_bytes_max)} per connection"
+    return f"memory limit: {limit} ({origin}), {one}"
 
 
 def shortfall(settings: Settings) -> str:

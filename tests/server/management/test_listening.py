@@ -99,14 +99,19 @@ def test_ready_is_false_before_the_server_serves_and_while_it_drains(
     )
     os.mkfifo(tmp_path / "fifo")
     managed = Managed(start, "app.py", cwd=tmp_path, ready=False)
-    for path, state in (("/ready", b"not ready: starting\n"), ("/health", b"0 workers serve\n")):
+    for path, state in (
+        ("/ready", b"not ready: starting\n"),
+        ("/health", b"0 workers are serving\n"),
+    ):
         reply = managed.ask(path)
         assert (reply.status, reply.content) == (503, state)
     assert managed.metrics()['bolide_workers{state="starting"}'] == 1
-    assert managed.ask("/reload", "POST", COMMAND).status == 409
+    reply = managed.ask("/reload", "POST", COMMAND)
+    assert (reply.status, reply.content) == (409, b"cannot reload while the server is starting\n")
     (tmp_path / "fifo").write_text("")
     managed.server.wait_ready()
     assert managed.ask("/ready").status == managed.ask("/health").status == 200
+    assert managed.ask("/health").content == b"1 worker is serving\n"
     with managed.server.connect() as client:
         client.send(b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n")
         managed.server.wait_line("in flight")
@@ -139,7 +144,8 @@ def test_pages_have_methods(start: Start) -> None:
     for path, method, allowed in (("/metrics", "POST", "GET, HEAD"), ("/stop", "GET", "POST")):
         reply = managed.ask(path, method, COMMAND)
         assert (reply.status, reply.get("allow")) == (405, allowed)
-    assert managed.ask("/").status == 404
+    reply = managed.ask("/")
+    assert reply.status == 404 and reply.content.startswith(b"not found; try /metrics, /health, ")
     assert managed.ask("/stop", "POST").status == 403
 
 

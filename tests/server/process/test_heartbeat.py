@@ -453,7 +453,7 @@ def test_the_time_is_long_enough_or_zero() -> None:
     assert resolve({}, environ={}).worker_timeout_ms == 30_000
     for given in (0, "0", 1000):
         assert resolve({"worker_timeout_ms": given}, environ={}).worker_timeout_ms == int(given)
-    wrong = r"worker_timeout_ms=: 30 is out of range; give 1000 to \d+ \(0 = off\)$"
+    wrong = r"worker_timeout_ms=30 is out of range; give 1000 to \d+ \(0 = off\)$"
     with pytest.raises(ConfigError, match=wrong):
         resolve({"worker_timeout_ms": 30}, environ={})
     with pytest.raises(ConfigError, match=r"False is not a whole number"):

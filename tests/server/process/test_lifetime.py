@@ -251,5 +251,5 @@ def test_sizes(given: object, size: int) -> None:
 def test_what_is_no_size(given: object) -> None:
     if given == "":
         given = " "
-    with pytest.raises(ConfigError, match=r"worker_memory_max=: .* is not a size; give bytes, or"):
+    with pytest.raises(ConfigError, match=r"worker_memory_max=.* is not a size; give bytes, or"):
         resolve({"worker_memory_max": given}, environ={})

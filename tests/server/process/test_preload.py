@@ -201,5 +201,5 @@ def test_lists_of_processors(given: object, cpus: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("given", ["all", "1-", [True], 1.5, "-1"])
 def test_what_is_no_list_of_processors(given: object) -> None:
-    with pytest.raises(ConfigError, match=r"cpu_affinity=: .* is not a list of processors; give"):
+    with pytest.raises(ConfigError, match=r"cpu_affinity=.* is not a list of processors; give"):
         resolve({"cpu_affinity": given}, environ={})

@@ -93,7 +93,7 @@ def test_what_is_not_possible_leaves_no_file(
 
 @pytest.mark.parametrize("given", ["66", "888", "01000", 0o660, 660, True, "rw-rw----"])
 def test_what_is_no_mode(given: object) -> None:
-    with pytest.raises(ConfigError, match=r"uds_mode=: .* is not a mode; give octal digits as"):
+    with pytest.raises(ConfigError, match=r"uds_mode=.* is not a mode; give octal digits as"):
         resolve({"uds_mode": given}, environ={})
 
 

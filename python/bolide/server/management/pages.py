@@ -98,13 +98,13 @@ class Pages:
         if (page := self._pages.get(request.path)) is not None:
             if request.method in ("GET", "HEAD"):
                 return page(), None
-            return sentence(405, "this page is read with GET", Allow="GET, HEAD"), None
+            return sentence(405, "use GET or HEAD", Allow="GET, HEAD"), None
         if (command := self._commands.get(request.path)) is not None:
             if request.method == "POST":
                 return command()
             return sentence(405, "this is a command; use POST", Allow="POST"), None
         known = ", ".join((*self._pages, *self._commands))
-        return sentence(404, f"there is nothing here, but at {known}"), None
+        return sentence(404, f"not found; try {known}"), None
 
     @property
     def age_s(self) -> float:
@@ -120,7 +120,8 @@ class Pages:
 
     def _health(self) -> Reply:
         serving = self._count("serving", "draining")
-        return sentence(200 if serving else 503, f"{serving} workers serve")
+        are = "worker is" if serving == 1 else "workers are"
+        return sentence(200 if serving else 503, f"{serving} {are} serving")
 
     def _ready(self) -> Reply:
         is_ready = self._state == "serving" and self._count("serving") > 0
@@ -157,9 +158,9 @@ class Pages:
 
     def _reload(self) -> tuple[Reply, Action | None]:
         if self._state != "serving":
-            return sentence(409, f"it cannot reload now: it is {self._state}"), None
+            return sentence(409, f"cannot reload while the server is {self._state}"), None
         if self._server.phase() is Phase.UPGRADING:
-            return sentence(409, "it cannot reload now: it is upgrading"), None
+            return sentence(409, "cannot reload while the server is upgrading"), None
         number = str(self._server.reloads.begun + 1)  # it begins when this was sent
         return sentence(202, "reloading", **{NUMBER_FIELD: number}), self._server.reload
 
