@@ -17,7 +17,7 @@ FENCE = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?$")
 VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\]"), "<time> [<pid>]"),
     (re.compile(r"\bpid \d+\b"), "pid <pid>"),
-    (re.compile(r"\bhold \S+ \wiB \(half of .*"), "hold <memory>"),
+    (re.compile(r"\bmemory limit: \S+ \wiB per worker \(half of .*"), "memory limit: <memory>"),
     (re.compile(r"^Date: .*", re.MULTILINE), "Date: <date>"),
     (re.compile(r"\bin \d+\.\d+s\b"), "in <time>"),
 )

@@ -550,7 +550,8 @@ def _checked(option: Option, value: object, source: str) -> object:
         return option.kind.parse(value)
     except ValueError as error:
         shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        raise ConfigError(f"{source}: {shown!r} {error}") from None
+        given = f"{source}{shown!r}" if source.endswith("=") else f"{source}: {shown!r}"
+        raise ConfigError(f"{given} {error}") from None
 
 
 def _said(name: str, layer: str, where: str = "") -> str:
