@@ -1,4 +1,4 @@
-"""What may be mounted on an application and where, and what a TestClient makes of it."""
+"""What may be mounted on an application and where, and how a TestClient calls it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bolide.errors import RegistrationError
+from bolide.errors import ConfigError, Error, RegistrationError
 from bolide.web import App
-from bolide.web.testclient import TestClient
+from bolide.web.testclient import TestClient, WebSocketRefused
 
 
 async def asgi(scope: Any, receive: Any, send: Any) -> None:
-    raise AssertionError("a TestClient does not call it")
+    assert scope["type"] == "lifespan", "nobody calls it"
 
 
 @pytest.mark.parametrize(
@@ -65,17 +65,81 @@ def test_mounts_are_kept_as_given_and_in_order() -> None:
     assert found == [(prefix, asgi, "asgi") for prefix in ("/b", "/", "/a")]
 
 
-def test_a_testclient_responds_501_below_a_prefix() -> None:
+def steps_of(app: App, fails: str = "") -> list[str]:
+    """Mount an ASGI application whose lifespan is noted, and a WSGI application."""
+    steps: list[str] = []
+
+    async def api(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            scope["state"]["name"] = "api"
+            for stage in ("startup", "shutdown"):
+                steps.append((await receive())["type"])
+                end = "failed" if stage == fails else "complete"
+                await send({"type": f"lifespan.{stage}.{end}"})
+            return
+        if scope["type"] == "websocket":
+            assert (await receive())["type"] == "websocket.connect"
+            await send({"type": "websocket.accept"})
+            await send({"type": "websocket.send", "text": scope["path"]})
+            return
+        content = (await receive())["body"].decode()
+        shown = [scope["root_path"], scope["path"], scope["raw_path"].decode()]
+        shown += [scope["query_string"].decode(), scope["state"]["name"], content]
+        shown.append(dict(scope["headers"]).get(b"x-a", b"").decode())
+        await send({"type": "http.response.start", "status": 202})
+        await send({"type": "http.response.body", "body": "|".join(shown).encode()})
+
+    def old(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        names = ("SCRIPT_NAME", "PATH_INFO", "QUERY_STRING", "HTTP_X_A")
+        content = environ["wsgi.input"].read().decode()
+        start_response("203 x", [])
+        return ["|".join([*(environ.get(name, "") for name in names), content]).encode()]
+
+    app.mount("/api", api)
+    app.mount("/old", old)
+    app.on_startup(lambda: steps.append("native startup"))
+    app.on_shutdown(lambda: steps.append("native shutdown"))
+    return steps
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_a_testclient_calls_what_is_mounted(threads: int) -> None:
     app = App()
-    app.mount("/a", asgi)
-    app.get("/a/own")(lambda request: "native")
-    with TestClient(app) as client:
-        assert client.get("/a/own").text == "native"
-        assert client.get("/b").status == 404
-        for path in ("/a", "/a/b"):
-            reply = client.post(path, content=b"x")
-            says = "TestClient does not call what is mounted at /a: serve the application for that"
-            assert (reply.status, reply.text) == (501, says + "\n")
+    steps = steps_of(app)
+    app.get("/api/own")(lambda request: "native")
+    for _ in range(2):
+        with TestClient(app, options={"threads": threads}) as client:
+            assert client.get("/api/own").text == "native"
+            assert client.get("/b").status == 404
+            with client.websocket("/api/chat") as websocket:
+                assert websocket.receive() == "/api/chat"
+            for prefix, shown in [
+                ("/api", "202 /api|/api/x y|/api/x%20y|q=1|api|content|b"),
+                ("/old", "203 /old|/x y|q=1|b|content"),
+            ]:
+                arguments = {"params": {"q": "1"}, "headers": {"X-A": "b"}}
+                reply = client.post(f"{prefix}/x y", content="content", **arguments)
+                assert f"{reply.status} {reply.text}" == shown
+            with pytest.raises(WebSocketRefused):
+                client.websocket("/old/chat")
+        names = ["native startup", "lifespan.startup", "lifespan.shutdown", "native shutdown"]
+        assert steps == names
+        steps.clear()
+
+
+def test_a_testclient_raises_what_a_mounted_startup_reports() -> None:
+    app = App()
+    steps = steps_of(app, fails="startup")
+    with pytest.raises(Error, match="^mounted at /api: no reason given$"), TestClient(app):
+        pytest.fail("it must not be entered")
+    assert steps == ["native startup", "lifespan.startup", "native shutdown"]
+
+
+def test_a_testclient_refuses_what_is_no_application() -> None:
+    app = App()
+    app.mount("/a", lambda: None)
+    with pytest.raises(ConfigError, match="^what is mounted at /a can be called"), TestClient(app):
+        pytest.fail("it must not be entered")
 
 
 def test_a_mount_that_would_be_ignored_is_refused() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 
@@ -67,15 +68,16 @@ def application(found: Any, name: str, settings: Settings) -> Application:
             from bolide.interface.debugging.native import respond  # with html, over 1 MiB
 
             native.show_failures(respond)
-        return _with_mounts(native, settings) if native.mounts else native
-    return _wrapped(found, interface, settings.root_path, settings)
-
-
-def _wrapped(found: Any, interface: str, root_path: str, settings: Settings) -> Mountable:
+        extensions = settings.asgi_extensions
+        return with_mounts(native, extensions, is_debugged=settings.debug)
     app = _debugged(found, interface) if settings.debug else found
+    return _wrapped(app, interface, settings.root_path, settings.asgi_extensions)
+
+
+def _wrapped(found: Any, interface: str, root_path: str, extensions: Sequence[str]) -> Mountable:
     if interface == "wsgi":
-        return WsgiApplication(app, root_path=root_path)
-    return AsgiApplication(app, root_path=root_path, extensions=settings.asgi_extensions)
+        return WsgiApplication(found, root_path=root_path)
+    return AsgiApplication(found, root_path=root_path, extensions=extensions)
 
 
 def _debugged(found: Any, interface: str) -> Any:
@@ -89,20 +91,29 @@ def _debugged(found: Any, interface: str) -> Any:
     return AsgiDebugger(found)
 
 
-def _with_mounts(native: App, settings: Settings) -> MountedApplication:
-    """Wrap the applications that are mounted."""
-    mounts = [(mount.prefix, _mounted(mount, settings)) for mount in native.mounts]
+def with_mounts(
+    native: App, extensions: Sequence[str] = (), *, is_debugged: bool = False
+) -> App | MountedApplication:
+    """Wrap an application together with those that are mounted on it; unchanged without any.
+
+    Raises:
+        ConfigError: what is mounted has no interface, or an ambiguous one.
+    """
+    if not native.mounts:
+        return native
+    mounts = [(each.prefix, _mounted(each, extensions, is_debugged)) for each in native.mounts]
     return MountedApplication(native, mounts)
 
 
-def _mounted(mount: Mount, settings: Settings) -> Mountable:
+def _mounted(mount: Mount, extensions: Sequence[str], is_debugged: bool) -> Mountable:
     found, name = mount.application, f"what is mounted at {mount.prefix}"
     interface: Interface | str = mount.interface
     if interface == "auto":
         interface = recognize(found, name, MOUNT)
     else:
         _refuse_unfit(found, name, interface, MOUNT)
-    return _wrapped(found, interface, mount.prefix.rstrip("/"), settings)
+    app = _debugged(found, interface) if is_debugged else found
+    return _wrapped(app, interface, mount.prefix.rstrip("/"), extensions)
 
 
 def recognize(found: Any, name: str, spelling: Spelling = FLAG) -> Interface:

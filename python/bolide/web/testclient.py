@@ -3,8 +3,8 @@
 Inside `with`, a thread runs an asyncio loop on the core's own reactor, as a worker does. Each call
 opens its own connection (a socket pair, one end of which the server adopts) and speaks HTTP/1.1
 over it, so that routing, framing, limits and errors are those of a served application. Redirects
-are not followed, and cookies are not kept between calls. Mounted applications are not called: below
-their prefix the response is a 501 that says so.
+are not followed, and cookies are not kept between calls. Mounted applications are called as a
+server calls them: ASGI on that loop, WSGI in threads of their own.
 """
 
 import asyncio
@@ -16,30 +16,35 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote, urlencode
 
 from bolide import _core
-from bolide.errors import ClientDisconnected
 from bolide.web import foreign
 from bolide.web.app import App
 from bolide.web.multidict import Headers
 from bolide.web.result import Result
 from bolide.web.testsocket import TestSocket, WebSocketRefused
 
+if TYPE_CHECKING:
+    from bolide.interface.mounted import MountedApplication
+
 __all__ = ["Result", "TestClient", "TestSocket", "WebSocketRefused"]
 
 Pairs = Mapping[str, str] | Iterable[tuple[str, str]]
 
 _ABSENT: Final[Any] = object()
+_THREADS: Final = 8
+"""Threads that call a WSGI application, as with `bolide serve`."""
 
 
 class TestClient:
     """Calls an application from a test: `with TestClient(app) as client: client.get("/")`.
 
-    Entering runs the startup hooks, and leaving the shutdown hooks. Calls work only in between,
-    from any thread. `options` are settings of the server by name (docs/settings.md), with the
-    defaults of `bolide serve`. `timeout_s` limits each wait for the server, in seconds.
+    Entering runs the startup hooks and the startups of what is mounted, and leaving the shutdown
+    hooks and the shutdowns. Calls work only in between, from any thread. `options` are settings of
+    the server by name (docs/settings.md), with the defaults of `bolide serve`. `timeout_s` limits
+    each wait for the server, in seconds.
 
     Raises:
         TypeError: the application is not an `App`.
@@ -65,6 +70,8 @@ class TestClient:
 
         Raises:
             RuntimeError: the client was entered already.
+            ConfigError: what is mounted is not an ASGI or WSGI application.
+            LifespanError: the startup of a mounted ASGI application failed.
             Exception: whatever a startup hook raises.
         """
         if self._worker is not None:
@@ -196,7 +203,7 @@ class _Worker:
     """The thread that runs the server; the core is only called there."""
 
     def __init__(self, app: App, options: Mapping[str, Any]) -> None:
-        self._app = app
+        self._app = _served(app)
         self._options = options
         self._ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="bolide-test-server")
@@ -241,7 +248,7 @@ class _Worker:
 
     def _run(self) -> None:
         try:
-            self._server = _core.Server(_core_of(self._app), _server_options(self._options))
+            self._server = _core.Server(self._app.core(), _server_options(self._options))
             selector = _core.selector(self._server)
             make_loop = lambda: asyncio.SelectorEventLoop(selector)  # noqa: E731
             with asyncio.Runner(loop_factory=make_loop) as runner:
@@ -265,35 +272,23 @@ class _Worker:
         await self._app.shutdown()
 
 
-def _core_of(app: App) -> _core.NativeApp | _core.MountedApp:
-    """Return what the core serves: the application, with a refusal for each mounted one."""
-    mounts = [(mount.prefix, _refusal(mount.prefix)) for mount in app.mounts]
-    return _core.MountedApp(app.core(), mounts) if mounts else app.core()
+def _served(app: App) -> "App | MountedApplication":
+    """Return the application together with what is mounted on it.
 
+    Raises:
+        ConfigError: what is mounted is not an ASGI or WSGI application.
+    """
+    if not app.mounts:
+        return app
+    from bolide.interface import recognition  # the framework itself needs no other interface
 
-def _refusal(prefix: str) -> _core.AsgiApp:
-    text = f"TestClient does not call what is mounted at {prefix}: serve the application for that\n"
-    fields = [(b"content-type", b"text/plain; charset=utf-8")]
-
-    async def refuse(scope: Any, _receive: Any, send: Any) -> None:
-        kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-        await send({"type": f"{kind}.start", "status": 501, "headers": fields})
-        await send({"type": f"{kind}.body", "body": text.encode()})
-
-    return _core.AsgiApp(
-        refuse,
-        as_coroutine=refuse,
-        run_in_task=lambda _app, *arguments: refuse(*arguments),
-        root_path=prefix.rstrip("/"),
-        state=None,
-        disconnected=ClientDisconnected,
-        extensions=(),
-    )
+    return recognition.with_mounts(app)
 
 
 def _server_options(options: Mapping[str, Any]) -> dict[str, Any]:
     defaults: dict[str, Any] = {name: default for name, _, default, _, _ in _core.settings()}
     defaults |= {"server_header": True, "access_log": None, "access_log_format": "combined"}
+    defaults["threads"] = _THREADS
     return defaults | dict(options)
 
 
