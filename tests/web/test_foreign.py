@@ -1,11 +1,16 @@
 """Names and keywords of other frameworks get what to write instead."""
 
 import inspect
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import bolide
 from bolide import App, HTTPError, Request, Response, TestClient
 from bolide.web import foreign
 
@@ -175,3 +180,31 @@ def test_the_test_client_says_our_names() -> None:
     assert advised(result, "status_code") == "Result has no status_code: use status"
     assert advised(result, "get_json") == "Result has no get_json: use json()"
     assert result.status == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("FileResponse", "use Response(path.read_bytes(), content_type=...); nginx serves static"),
+        ("request", "a handler gets the request as its first parameter"),
+        ("ClientDisconnected", "import it from bolide.errors"),
+    ],
+)
+def test_an_import_says_what_to_write_instead(name: str, text: str) -> None:
+    with pytest.raises(ImportError, match=f"^bolide has no {name}: {re.escape(text)}"):
+        __import__("bolide", fromlist=["App", name])  # what `from bolide import` calls
+    assert advised(bolide, name).startswith(f"bolide has no {name}: {text}")
+    assert name not in dir(bolide)
+
+
+def test_other_names_are_unknown_as_in_any_module() -> None:
+    with pytest.raises(ImportError, match="^cannot import name 'frob' from 'bolide'"):
+        from bolide import frob  # type: ignore[attr-defined]  # noqa: F401
+    assert advised(bolide, "frob") == "module 'bolide' has no attribute 'frob'"
+    assert not bolide._FOREIGN.keys() & {*bolide.__all__, *os.listdir(bolide.__path__[0])}
+
+
+def test_a_submodule_is_imported_without_the_framework() -> None:
+    script = "import sys; from bolide import quantity; print('bolide.web' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr

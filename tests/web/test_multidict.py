@@ -1,5 +1,7 @@
 """Mappings with several values for a name."""
 
+from typing import Any
+
 import pytest
 
 from bolide.web.multidict import Headers, MultiDict
@@ -62,3 +64,24 @@ def test_field_names_compare_without_case() -> None:
 def test_an_absent_field_is_a_key_error_with_the_name_as_asked() -> None:
     with pytest.raises(KeyError, match="X-Absent"):
         Headers()["X-Absent"]
+
+
+@pytest.mark.parametrize("values", [MultiDict([("A", "1"), ("A", "2")]), Headers([("a", "1")])])
+def test_get_takes_a_default_and_says_how_a_value_is_converted(values: MultiDict) -> None:
+    get: Any = values.get
+    assert [get("A"), get("b"), get("b", "c"), get(key="b", default=3)] == ["1", None, "c", 3]
+    with pytest.raises(TypeError) as caught:
+        get("A", type=int)
+    says = 'get takes no type=: convert the value, for example int(request.query["page"])'
+    assert str(caught.value) == says
+    with pytest.raises(TypeError, match="unexpected keyword argument 'frob'"):
+        get("A", frob=int)
+
+
+@pytest.mark.parametrize("name", ["get_all", "getlist"])
+def test_names_of_other_frameworks_get_ours(name: str) -> None:
+    for values in (MultiDict(), Headers()):
+        assert not hasattr(values, name)
+        with pytest.raises(AttributeError) as caught:
+            getattr(values, name)
+        assert str(caught.value) == f"{type(values).__name__} has no {name}: use getall()"

@@ -15,6 +15,7 @@ HOOKS = "use @app.on_startup and @app.on_shutdown"
 MIDDLEWARE = "there is no middleware; wrap the handlers, or use a framework that has it"
 ROUTE = "use @app.get, @app.post and so on, or @app.route"
 FILES = "there are no static files; nginx serves them, or an application that is mounted"
+NAMES = "routes have no names; write the path"
 OPENAPI = "there is no OpenAPI document; FastAPI has one"
 
 APP = {
@@ -35,19 +36,45 @@ APP = {
     "run": "use `bolide serve FILE.py` or `bolide.run(app)`",
     "teardown_appcontext": HOOKS,
     "test_client": "use `with bolide.TestClient(app) as client:`",
+    "url_for": NAMES,
+    "url_path_for": NAMES,
 }
 """By attribute of an application."""
 
+FORM = "there is no parser of forms; request.text() and urllib.parse.parse_qs read one"
+MULTIPART = "there is no parser of multipart content; request.body() returns the content"
+
 REQUEST = {
     "args": "use request.query",
+    "COOKIES": "use request.cookies",
     "data": "use request.body()",
-    "files": "there is no parser of multipart content; request.body() returns the content",
-    "form": "there is no parser of forms; request.text() and urllib.parse.parse_qs read one",
+    "FILES": MULTIPART,
+    "files": MULTIPART,
+    "form": FORM,
+    "GET": "use request.query",
+    "get_all": "use request.query.getall(name) or request.headers.getall(name)",
     "get_data": "use request.body()",
     "get_json": "use request.json()",
+    "META": "use request.headers",
+    "mimetype": "use request.content_type",
+    "POST": FORM,
     "query_params": "use request.query",
+    "remote_addr": "use request.client",
+    "session": "there are no sessions; request.cookies may have a key of one",
+    "url_for": NAMES,
 }
 """By attribute of a request."""
+
+MULTIDICT = {
+    "get_all": "use getall()",
+    "get_list": "use getall()",
+    "getlist": "use getall()",
+    "to_dict": "use dict()",
+}
+"""By attribute of a query or a header section."""
+
+GET_KEYWORDS = {"type": 'convert the value, for example int(request.query["page"])'}
+"""By keyword of `get` of a query or a header section."""
 
 WEBSOCKET = {
     "accepted_subprotocol": "use websocket.subprotocol",

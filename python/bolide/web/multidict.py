@@ -7,6 +7,8 @@ pairs in order. Iteration, `len` and `items()` include each name once, as with a
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from bolide.web import foreign
+
 __all__ = ["Headers", "MultiDict"]
 
 
@@ -42,6 +44,22 @@ class MultiDict(Mapping[str, str]):
     def __len__(self) -> int:
         """Count the names, each once."""
         return len(self._first)
+
+    if not TYPE_CHECKING:  # a type checker reports a keyword that does not exist
+
+        def get(self, key, default=None, **others):
+            """Return the first value of a name, or the default.
+
+            Raises:
+                TypeError: there is another keyword.
+            """
+            if others:
+                foreign.refuse_keywords("get", foreign.GET_KEYWORDS, others)
+                raise TypeError(f"get() got an unexpected keyword argument {next(iter(others))!r}")
+            try:
+                return self[key]
+            except KeyError:
+                return default
 
     def getall(self, name: str) -> list[str]:
         """Return every value of a name in order; an empty list if there is none."""
@@ -98,3 +116,7 @@ class Headers(MultiDict):
     def getall(self, name: str) -> list[str]:
         """Return the value of each field line of this name in order; an empty list if none."""
         return super().getall(name.lower())
+
+
+foreign.refuse(MultiDict, foreign.MULTIDICT)
+foreign.refuse(Headers, foreign.MULTIDICT)
