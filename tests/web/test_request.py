@@ -169,7 +169,7 @@ def test_json_values_are_the_callers_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"nul", b"[1,]", b'"\xff"', b"'a'", b"[" * 100_000, b"{} {}"]
+    "content", [b"{", b"nul", b"[1,]", b'"\xff"', b"'a'", b"[" * 100_000, b"{} {}"]
 )
 @pytest.mark.parametrize("is_async", [False, True])
 def test_malformed_json_is_the_clients_error(content: bytes, is_async: bool) -> None:
@@ -181,6 +181,12 @@ def test_malformed_json_is_the_clients_error(content: bytes, is_async: bool) -> 
     assert result.status == 400
     assert result.text.startswith("400 Bad Request: the content is not valid JSON: ")
     assert "Traceback" not in result.text
+
+
+def test_empty_content_is_named_when_json_is_read() -> None:
+    result = converse(lambda request: request.json(), content=b"")
+    says = "400 Bad Request: the content is empty, which is not valid JSON\n"
+    assert (result.status, result.text) == (400, says)
 
 
 @pytest.mark.parametrize(

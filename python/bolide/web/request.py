@@ -205,6 +205,8 @@ def _as_text(request: Request, content: bytes) -> str:
 
 
 def _as_json(_request: Request, content: bytes) -> Any:
+    if not content:
+        raise HTTPError(400, "the content is empty, which is not valid JSON")
     try:
         return _decode_json(content)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
