@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from bolide.errors import ClientDisconnected, Error, HTTPError, RegistrationError, SignatureError
@@ -323,6 +325,42 @@ def test_a_forgotten_await_is_named(
         assert client.get("/").status == 500
     forgotten.close()
     assert text in caplog.text
+
+
+@dataclass
+class Note:
+    """What a handler may not return by itself."""
+
+    text: str
+
+
+class Row(msgspec.Struct):
+    """The same."""
+
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "is_json"),
+    [
+        (Note("a"), "Note", True),
+        (Row("a"), "Row", True),
+        (1, "int", True),
+        (1.5, "float", True),
+        (True, "bool", True),
+        (object(), "object", False),
+        ({"a"}, "set", False),
+    ],
+)
+def test_a_value_that_json_can_represent_gets_the_remedy(
+    value: Any, kind: str, is_json: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App()
+    app.get("/")(lambda request: value)
+    with TestClient(app) as client:
+        assert client.get("/").status == 500
+    assert f"a handler returned {kind}; it may return str, bytes, " in caplog.text
+    assert ("; use Response(json=...) to send it as JSON\n" in caplog.text) == is_json
 
 
 @pytest.mark.parametrize(

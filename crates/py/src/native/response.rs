@@ -5,7 +5,7 @@ mod field;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use server::{Fields, Replaced};
 
 use crate::ffi;
@@ -214,7 +214,31 @@ fn source<'py>(value: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
             "a handler returned coroutine; an await is missing, for example `return await work()`",
         ));
     }
+    let remedy = match is_json_value(value)? {
+        true => "; use Response(json=...) to send it as JSON",
+        false => "",
+    };
     Err(PyTypeError::new_err(format!(
-        "a handler returned {kind}; it may return str, bytes, dict, list, Response, (value, status), None, or an iterator of str or bytes"
+        "a handler returned {kind}; it may return str, bytes, dict, list, Response, (value, status), None, or an iterator of str or bytes{remedy}"
     )))
+}
+
+/// Whether `Response(json=...)` takes a value that a handler may not return: a number, or an instance of a dataclass, of a `msgspec.Struct` or
+/// of a class of attrs.
+#[cold]
+fn is_json_value(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+        return Ok(true); // A bool is an int.
+    }
+    let kind = value.get_type();
+    for mark in [
+        "__dataclass_fields__",
+        "__struct_fields__",
+        "__attrs_attrs__",
+    ] {
+        if kind.hasattr(mark)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
