@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
 use server::{Content, ExchangeId, Outcome, Pulled, Responder};
 use wire::Method;
@@ -106,7 +107,7 @@ impl Inline {
             runner.call_ends(py);
         }
         outcome.unwrap_or_else(|error| {
-            if ends_task(py, &error) {
+            if ends_process(py, &error) {
                 runner.keep_fatal(py, error);
             } else if !responder.is_broken() || !runner.exchanges.is_disconnection(py, &error) {
                 log::raised(py, &log::title(request.head), &error);
@@ -339,7 +340,7 @@ impl Inline {
             }
             Err(error) => {
                 stream.close(py);
-                if ends_task(py, &error) {
+                if ends_process(py, &error) {
                     runner.keep_fatal(py, error);
                 } else {
                     log::raised(py, &stream.title, &error);
@@ -360,6 +361,12 @@ impl Inline {
             ffi::attached(|py| stream.close(py));
         }
     }
+}
+
+/// Whether an exception ends the process. A view runs in no task that could be cancelled, so its `CancelledError` is an exception like any
+/// other.
+fn ends_process(py: Python<'_>, error: &PyErr) -> bool {
+    ends_task(py, error) && !error.is_instance_of::<CancelledError>(py)
 }
 
 /// The content as a file; None if it is empty.
