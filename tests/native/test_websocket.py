@@ -102,6 +102,17 @@ def test_without_a_route_it_is_an_ordinary_request(
     assert socket.read().status == status
 
 
+def test_a_path_without_a_route_is_named_in_the_log(start: Start) -> None:
+    server = start(APP)
+    with connect(server) as socket:
+        socket.send(handshake("/nowhere?secret"))
+        assert socket.read().status == 404
+    server.wait_line(
+        r"WARN  bolide\.error: 1 request asked for WebSocket and was served as plain HTTP: "
+        r"no WebSocket route at /nowhere$"
+    )
+
+
 def test_a_path_that_only_opens_websockets_says_so(socket: WebSocket) -> None:
     reply = socket.get("/echo")
     assert (reply.status, reply.get("upgrade")) == (426, "websocket")

@@ -298,6 +298,15 @@ impl App for Interface {
         }
     }
 
+    fn has_websockets(&self) -> bool {
+        match self {
+            Interface::Native(native) => native.has_websockets(),
+            Interface::Asgi(_) => true,
+            Interface::Wsgi(_) => false,
+            Interface::Mounted(mounted) => mounted.has_websockets(),
+        }
+    }
+
     fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>, responder: &mut Responder) {
         ffi::attached(|py| match self {
             Interface::Native(native) => native.websocket(py, request, offer, responder),

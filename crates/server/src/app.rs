@@ -196,6 +196,11 @@ pub trait App {
         false
     }
 
+    /// Whether the application takes requests that ask for a WebSocket at some path.
+    fn has_websockets(&self) -> bool {
+        false
+    }
+
     /// A valid handshake. The application accepts with [`crate::Command::Open`] or responds as to a request that is
     /// [`Outcome::Pending`]. What it posts during this call is processed in the same pass.
     fn websocket(&mut self, request: &Request<'_>, offer: &Offer<'_>, responder: &mut Responder) {

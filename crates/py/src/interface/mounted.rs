@@ -142,6 +142,12 @@ impl Mounted {
         mount.is_some_and(|mount| matches!(mount.guest, Guest::Asgi(_)))
     }
 
+    /// Whether WebSockets may be opened at some path.
+    pub(super) fn has_websockets(&self) -> bool {
+        let mut mounts = self.mounts.all.iter();
+        self.native.has_websockets() || mounts.any(|mount| matches!(mount.guest, Guest::Asgi(_)))
+    }
+
     pub(super) fn websocket(
         &mut self,
         py: Python<'_>,

@@ -60,6 +60,11 @@ impl Native {
         has_path(&self.table.sockets, head)
     }
 
+    /// Whether WebSockets may be opened at some path.
+    pub(crate) fn has_websockets(&self) -> bool {
+        !self.table.socket_routes.is_empty()
+    }
+
     /// Whether some routes have bounds of their own.
     pub(crate) fn has_bounds(&self) -> bool {
         let table = self.app.get().table();

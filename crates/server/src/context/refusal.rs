@@ -121,10 +121,13 @@ impl Refusals {
         self.count(CLIENT_CONNECTIONS, &address(client));
     }
 
-    /// Counts a request for WebSocket, which is served as if it had not asked for that (RFC 9110 section 7.8).
+    /// Counts a request for WebSocket, which is served as if it had not asked for that (RFC 9110 section 7.8). `path` is its path, if the
+    /// application serves WebSockets at others.
     #[cold]
-    pub(crate) fn add_websocket(&mut self) {
-        self.count(UPGRADE, "");
+    pub(crate) fn add_websocket(&mut self, path: Option<&[u8]>) {
+        let shown = path.unwrap_or_default().escape_ascii();
+        let reason: String = shown.map(char::from).take(REASON_CHARACTERS_MAX).collect();
+        self.count(UPGRADE, &reason);
     }
 
     /// Counts an HTTP/2 connection that is ended because of an error of its client.
@@ -327,6 +330,13 @@ impl Refusal {
                 _ => format!("{count} TLS handshakes failed, the last: {reason}"),
             };
         }
+        if status == UPGRADE && !self.reason.is_empty() {
+            let last = if count == 1 { "" } else { " (the last)" };
+            return format!(
+                "{count} request{plural} asked for WebSocket and {were} served as plain HTTP: no WebSocket route at {}{last}",
+                self.reason
+            );
+        }
         if status == UPGRADE {
             return format!(
                 "{count} request{plural} asked for WebSocket, which the application does not serve, and {were} served as plain HTTP"
@@ -417,20 +427,42 @@ mod tests {
     fn requests_for_websocket_are_counted() {
         let limits = Limits::default();
         let mut refusals = Refusals::default();
-        refusals.add_websocket();
+        refusals.add_websocket(None);
         assert_eq!(
             refusals.take(0, &limits),
             [
                 "1 request asked for WebSocket, which the application does not serve, and was served as plain HTTP"
             ]
         );
-        refusals.add_websocket();
-        refusals.add_websocket();
+        refusals.add_websocket(None);
+        refusals.add_websocket(None);
         assert_eq!(
             refusals.take(PAUSE_MS, &limits),
             [
                 "2 requests asked for WebSocket, which the application does not serve, and were served as plain HTTP"
             ]
+        );
+    }
+
+    #[test]
+    fn requests_for_websocket_at_a_path_without_a_route_name_it() {
+        let limits = Limits::default();
+        let mut refusals = Refusals::default();
+        refusals.add_websocket(Some(b"/nochat"));
+        assert_eq!(
+            refusals.take(0, &limits),
+            [
+                "1 request asked for WebSocket and was served as plain HTTP: no WebSocket route at /nochat"
+            ]
+        );
+        refusals.add_websocket(Some(b"/nochat"));
+        refusals.add_websocket(Some(&[b"/\xff\x1b".as_slice(), &[b'a'; 300]].concat()));
+        let shown = format!(r"/\xff\x1b{}", "a".repeat(REASON_CHARACTERS_MAX - 9));
+        assert_eq!(
+            refusals.take(PAUSE_MS, &limits),
+            [format!(
+                "2 requests asked for WebSocket and were served as plain HTTP: no WebSocket route at {shown} (the last)"
+            )]
         );
     }
 

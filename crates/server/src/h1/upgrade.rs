@@ -31,8 +31,10 @@ impl H1 {
         turn: &mut Turn<'_, A>,
         head: &RequestHead<'_>,
     ) -> bool {
-        if !turn.app.takes_websocket(&Head::of(head)) {
-            turn.context.refusals.add_websocket();
+        let seen = Head::of(head);
+        if !turn.app.takes_websocket(&seen) {
+            let path = turn.app.has_websockets().then(|| seen.path());
+            turn.context.refusals.add_websocket(path);
             return false;
         }
         let checked = check_h1(head, &turn.context.websockets);
