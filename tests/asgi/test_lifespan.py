@@ -97,6 +97,7 @@ def test_44_an_application_without_a_lifespan_is_served_without(
     [
         ("raises-at-startup", "RuntimeError: broken"),
         ("cancels-at-startup", "CancelledError: broken"),
+        ("closes-at-startup", "GeneratorExit: broken"),
         ("raises-no-exception-at-startup", "OddError: broken"),
     ],
 )
@@ -150,6 +151,7 @@ def test_44_a_failed_shutdown_is_said_and_the_server_ends(
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert server.errors.count(": no goodbye\n") == 1
+    assert "after its startup" not in server.errors
     assert ("Traceback" in server.errors) == (way != "shutdown-failed")
 
 
@@ -160,6 +162,24 @@ def test_44_a_lifespan_that_ends_after_its_startup_ends_nothing(start: Start, lo
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert "Traceback" not in server.errors
+
+
+@pytest.mark.parametrize(
+    ("way", "error"),
+    [("raises-after-startup", "RuntimeError: gone"), ("exits-after-startup", "SystemExit: gone")],
+)
+def test_44_a_lifespan_that_raises_after_its_startup_is_reported(
+    start: Start, loop: str, way: str, error: str
+) -> None:
+    server = start(APP, "--loop", loop, env={"LIFESPAN": way})
+    with server.connect() as client:
+        assert client.get("/").content.endswith(b" True")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    says = "ERROR bolide: the application's lifespan failed after its startup; it is served, but "
+    assert server.errors.count(says) == 1
+    assert server.errors.count(error) == 1
+    assert "during its startup" not in server.errors
 
 
 def started(server: Server) -> list[int]:

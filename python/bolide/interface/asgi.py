@@ -55,6 +55,7 @@ class AsgiApplication:
         self._root_path = root_path
         self._state: dict[str, Any] = {}
         self._is_started = False
+        self._is_shutting_down = False
         self._has_received = False
         self._has_failed = False
         self._error: BaseException | None = None
@@ -89,7 +90,6 @@ class AsgiApplication:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=LAST_WORDS_S)
             raise
-        self._is_started = reply is not None
 
     async def shutdown(self) -> None:
         """Run the rest of the lifespan.
@@ -99,6 +99,7 @@ class AsgiApplication:
         """
         if self._task is None or self._task.done():
             return
+        self._is_shutting_down = True
         reply = await self._ask("lifespan.shutdown")
         if reply is not None and reply["type"] == "lifespan.shutdown.failed":
             raise LifespanError(str(reply.get("message", "")) or "no reason given")
@@ -128,14 +129,15 @@ class AsgiApplication:
         scope = {"type": "lifespan", "asgi": dict(_VERSIONS), "state": self._state}
         try:
             await self._app(scope, self._receive, self._take)
-        except GeneratorExit:
-            raise
         except BaseException as error:
-            if is_cancellation(error):
+            if self._is_being_closed(error) or is_cancellation(error):
                 raise
             self._error = error
-            if self._is_started:
-                logger.exception("the application's lifespan failed")
+            if self._is_shutting_down:
+                logger.exception("the application's lifespan failed at its shutdown")
+            elif self._is_started:
+                text = "the application's lifespan failed after its startup"
+                logger.exception("%s; it is served, but its shutdown will not run", text)
             elif isinstance(error, SystemExit):
                 self._from_app.put_nowait({"type": "lifespan.startup.failed"})
             elif self._has_received and not self._has_failed:
@@ -146,6 +148,15 @@ class AsgiApplication:
         finally:
             self._from_app.put_nowait(None)
 
+    def _is_being_closed(self, error: BaseException) -> bool:
+        """Return whether the coroutine is being destroyed, which does not happen in its task."""
+        if not isinstance(error, GeneratorExit):
+            return False
+        try:
+            return asyncio.current_task() is not self._task
+        except RuntimeError:  # no loop runs
+            return True
+
     async def _receive(self) -> Message:
         message = await self._to_app.get()
         self._has_received = True
@@ -153,6 +164,7 @@ class AsgiApplication:
 
     async def _take(self, message: Message) -> None:
         self._has_failed |= message["type"] == "lifespan.startup.failed"
+        self._is_started |= message["type"] == "lifespan.startup.complete"
         self._from_app.put_nowait(message)
 
 

@@ -55,6 +55,10 @@ async def lifespan(scope: Any, receive: Receive, send: Send) -> None:
     await send(STARTUPS.get(WAY, {"type": "lifespan.startup.complete"}))
     if WAY == "startup-failed-raising":
         raise RuntimeError("no database")
+    if WAY == "raises-after-startup":
+        raise RuntimeError("gone")
+    if WAY == "exits-after-startup":
+        sys.exit("gone")
     if WAY in STARTUPS or WAY == "ends-after-startup":
         return
     message = await receive()
@@ -66,6 +70,7 @@ async def lifespan(scope: Any, receive: Receive, send: Send) -> None:
 ERRORS: dict[str, BaseException] = {
     "raises-at-startup": RuntimeError("broken"),
     "cancels-at-startup": asyncio.CancelledError("broken"),
+    "closes-at-startup": GeneratorExit("broken"),
     "raises-no-exception-at-startup": type("OddError", (BaseException,), {})("broken"),
 }
 STARTUPS = {
