@@ -117,8 +117,8 @@ def test_a_testclient_calls_what_is_mounted(threads: int) -> None:
                 ("/api", "202 /api|/api/x y|/api/x%20y|q=1|api|content|b"),
                 ("/old", "203 /old|/x y|q=1|b|content"),
             ]:
-                arguments = {"params": {"q": "1"}, "headers": {"X-A": "b"}}
-                reply = client.post(f"{prefix}/x y", content="content", **arguments)
+                path, headers = f"{prefix}/x y", {"X-A": "b"}
+                reply = client.post(path, content="content", params={"q": 1}, headers=headers)
                 assert f"{reply.status} {reply.text}" == shown
             with pytest.raises(WebSocketRefused):
                 client.websocket("/old/chat")

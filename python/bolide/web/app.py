@@ -17,7 +17,8 @@ from bolide import _core
 from bolide.errors import ClientDisconnected, RegistrationError, SignatureError
 from bolide.web import foreign
 from bolide.web.bounds import Bounds, checked_bounds
-from bolide.web.failure import ErrorHandler, ErrorKey, FailureTable
+from bolide.web.failure import ErrorKey, FailureTable
+from bolide.web.handler import ErrorHandler, Handler, WebSocketHandler
 from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
 from bolide.web.routing import Binding, bind, describe, described_at, shape
@@ -26,8 +27,10 @@ from bolide.web.websocket import WebSocket
 
 __all__ = ["App"]
 
-H = TypeVar("H", bound=Callable[..., Any])
+H = TypeVar("H", bound=Handler)
+W = TypeVar("W", bound=WebSocketHandler)
 E = TypeVar("E", bound=ErrorHandler)
+F = TypeVar("F", bound=Callable[..., Any])
 
 _logger = logging.getLogger("bolide.error")
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 §9.1: token
@@ -84,7 +87,7 @@ class App:
     def add_route(
         self,
         path: str,
-        handler: Callable[..., Any],
+        handler: Handler,
         methods: Iterable[str] = ("GET",),
         *,
         body_bytes_max: int | None = None,
@@ -151,19 +154,19 @@ class App:
     def _route(
         self, name: str, path: str, methods: Iterable[str], bounds: Bounds
     ) -> Callable[[H], H]:
-        def add(path: str, handler: Callable[..., Any]) -> None:
+        def add(path: str, handler: Handler) -> None:
             self.add_route(path, handler, methods, **bounds)
 
         return self._decorator(name, path, add)
 
     def _decorator(
         self, name: str, path: str, add: Callable[[str, Callable[..., Any]], None]
-    ) -> Callable[[H], H]:
+    ) -> Callable[[F], F]:
         if callable(path):  # a decorator without parentheses; without this, it would do nothing
             example = f'@app.{name}("/path")'
             raise RegistrationError(f"{describe(path)}: {name}() needs a path: write {example}")
 
-        def decorate(handler: H) -> H:
+        def decorate(handler: F) -> F:
             add(path, handler)
             return handler
 
@@ -197,7 +200,7 @@ class App:
         """Decorate the handler of OPTIONS; see `route`."""
         return self._route("options", path, ("OPTIONS",), bounds)
 
-    def websocket(self, path: str) -> Callable[[H], H]:
+    def websocket(self, path: str) -> Callable[[W], W]:
         """Decorate the handler of WebSockets that are opened at a path pattern, as in `route`.
 
         The handler is an async function that takes the `WebSocket` and the pattern's parameters.
@@ -207,7 +210,7 @@ class App:
         """
         return self._decorator("websocket", path, self.add_websocket_route)
 
-    def add_websocket_route(self, path: str, handler: Callable[..., Any]) -> None:
+    def add_websocket_route(self, path: str, handler: WebSocketHandler) -> None:
         """Register the handler of WebSockets that are opened at a path pattern.
 
         Raises:
@@ -290,7 +293,7 @@ class App:
 
         return decorate
 
-    def on_startup(self, hook: H = _NO_HOOK) -> H:
+    def on_startup(self, hook: F = _NO_HOOK) -> F:
         """Decorate a function to run before the first request, in order of declaration.
 
         It may be async and may take the application. It runs once in every worker process.
@@ -303,7 +306,7 @@ class App:
         self._startup.append(hook)
         return hook
 
-    def on_shutdown(self, hook: H = _NO_HOOK) -> H:
+    def on_shutdown(self, hook: F = _NO_HOOK) -> F:
         """Decorate a function to run after the last request, in reverse order of declaration.
 
         It may be async and may take the application. It runs once in every worker process.

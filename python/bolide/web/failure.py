@@ -12,12 +12,12 @@ from typing import Any, Final, Literal
 
 from bolide import _core
 from bolide.errors import ClientDisconnected, HTTPError, RegistrationError
+from bolide.web.handler import ErrorHandler
 from bolide.web.response import Response
 from bolide.web.routing import describe
 
-__all__ = ["ErrorHandler", "ErrorKey", "FailureTable"]
+__all__ = ["ErrorKey", "FailureTable"]
 
-ErrorHandler = Callable[[Any, Any], Any]
 ErrorKey = type[Exception] | int | Literal["4xx", "5xx"]
 """What an error handler is for: an exception class, a status, or a class of statuses."""
 
@@ -69,10 +69,8 @@ class FailureTable:
         if not is_expected:
             _log(request, error)
         try:
-            if handler is None:
-                value = self._default_response(request, error)
-            else:
-                value = handler(request, error)
+            default = self._default_response
+            value = default(request, error) if handler is None else handler(request, error)
         except Exception as second:
             return self._respond_second(request, second, error if is_expected else None)
         if inspect.isawaitable(value):

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 from bolide import _core
@@ -32,10 +32,22 @@ if TYPE_CHECKING:
 __all__ = ["Result", "TestClient", "TestSocket", "WebSocketRefused"]
 
 Pairs = Mapping[str, str] | Iterable[tuple[str, str]]
+Params = Mapping[str, Any] | Iterable[tuple[str, Any]]
+"""Names and values of a query; a value that is not a str is sent as `str` shows it."""
 
 _ABSENT: Final[Any] = object()
 _THREADS: Final = 8
 """Threads that call a WSGI application, as with `bolide serve`."""
+
+
+class Call(TypedDict, total=False):
+    """The keywords of a call; see `TestClient.request`."""
+
+    params: Params | None
+    headers: Pairs | None
+    cookies: Mapping[str, str] | None
+    json: Any
+    content: bytes | str | Iterable[bytes] | None
 
 
 class TestClient:
@@ -98,7 +110,7 @@ class TestClient:
         method: str,
         path: str,
         *,
-        params: Pairs | None = None,
+        params: Params | None = None,
         headers: Pairs | None = None,
         cookies: Mapping[str, str] | None = None,
         json: Any = _ABSENT,
@@ -134,7 +146,7 @@ class TestClient:
         path: str,
         *,
         subprotocols: Sequence[str] = (),
-        params: Pairs | None = None,
+        params: Params | None = None,
         headers: Pairs | None = None,
         cookies: Mapping[str, str] | None = None,
     ) -> TestSocket:
@@ -161,31 +173,31 @@ class TestClient:
         sock.settimeout(self._timeout_s)
         return sock
 
-    def get(self, path: str, **arguments: Any) -> Result:
+    def get(self, path: str, **arguments: Unpack[Call]) -> Result:
         """Send a GET request; see `request`."""
         return self.request("GET", path, **arguments)
 
-    def head(self, path: str, **arguments: Any) -> Result:
+    def head(self, path: str, **arguments: Unpack[Call]) -> Result:
         """Send a HEAD request; see `request`."""
         return self.request("HEAD", path, **arguments)
 
-    def post(self, path: str, **arguments: Any) -> Result:
+    def post(self, path: str, **arguments: Unpack[Call]) -> Result:
         """Send a POST request; see `request`."""
         return self.request("POST", path, **arguments)
 
-    def put(self, path: str, **arguments: Any) -> Result:
+    def put(self, path: str, **arguments: Unpack[Call]) -> Result:
         """Send a PUT request; see `request`."""
         return self.request("PUT", path, **arguments)
 
-    def patch(self, path: str, **arguments: Any) -> Result:
+    def patch(self, path: str, **arguments: Unpack[Call]) -> Result:
         """Send a PATCH request; see `request`."""
         return self.request("PATCH", path, **arguments)
 
-    def delete(self, path: str, **arguments: Any) -> Result:
+    def delete(self, path: str, **arguments: Unpack[Call]) -> Result:
         """Send a DELETE request; see `request`."""
         return self.request("DELETE", path, **arguments)
 
-    def options(self, path: str, **arguments: Any) -> Result:
+    def options(self, path: str, **arguments: Unpack[Call]) -> Result:
         """Send an OPTIONS request; see `request`."""
         return self.request("OPTIONS", path, **arguments)
 
@@ -313,7 +325,7 @@ def _request_fields(headers: Pairs | None, cookies: Mapping[str, str] | None) ->
     return fields
 
 
-def _target(path: str, params: Pairs | None) -> str:
+def _target(path: str, params: Params | None) -> str:
     if not path.startswith("/") and path != "*" and "://" not in path:  # RFC 9112 section 3.2
         raise ValueError(f"the path must begin with a slash: {path!r}")
     target = quote(path, safe="/%?&=:@!$'()*+,;~-._[]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 from state import PART, Pulse, block_thread, fork, seen
 
@@ -52,7 +53,7 @@ def release(request: Request) -> str:
 
 
 @app.get("/seen")
-def show(request: Request) -> object:
+def show(request: Request) -> dict[str, Any]:
     return seen
 
 
