@@ -312,12 +312,26 @@ impl Refusal {
         })
     }
 
+    /// The line about requests for WebSocket. The reason is the path of the last of them, if the application has routes at others.
+    fn line_of_websocket(&self, plural: &str) -> String {
+        let (count, path) = (self.count, &self.reason);
+        let (were, last) = match count {
+            1 => ("was", ""),
+            _ => ("were", " (the last)"),
+        };
+        if path.is_empty() {
+            return format!(
+                "{count} request{plural} asked for WebSocket, which the application does not serve, and {were} served as plain HTTP"
+            );
+        }
+        format!(
+            "{count} request{plural} asked for WebSocket and {were} served as plain HTTP: no WebSocket route at {path}{last}"
+        )
+    }
+
     fn line(&self, limits: &Limits) -> String {
         let (status, count) = (self.status, self.count);
-        let (plural, were) = match count {
-            1 => ("", "was"),
-            _ => ("s", "were"),
-        };
+        let plural = if count == 1 { "" } else { "s" };
         if status == TLS {
             return format!(
                 "refused {count} connection{plural} with TLS on a port without it (see --certificate)"
@@ -330,17 +344,8 @@ impl Refusal {
                 _ => format!("{count} TLS handshakes failed, the last: {reason}"),
             };
         }
-        if status == UPGRADE && !self.reason.is_empty() {
-            let last = if count == 1 { "" } else { " (the last)" };
-            return format!(
-                "{count} request{plural} asked for WebSocket and {were} served as plain HTTP: no WebSocket route at {}{last}",
-                self.reason
-            );
-        }
         if status == UPGRADE {
-            return format!(
-                "{count} request{plural} asked for WebSocket, which the application does not serve, and {were} served as plain HTTP"
-            );
+            return self.line_of_websocket(plural);
         }
         let rare = self.limited_line(plural);
         if let Some(line) = rare.or_else(|| self.line_of_shortage(plural)) {
