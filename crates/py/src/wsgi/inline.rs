@@ -365,7 +365,7 @@ impl Inline {
 
 /// Whether an exception ends the process. A view runs in no task that could be cancelled, so its `CancelledError` is an exception like any
 /// other.
-fn ends_process(py: Python<'_>, error: &PyErr) -> bool {
+pub(super) fn ends_process(py: Python<'_>, error: &PyErr) -> bool {
     ends_task(py, error) && !error.is_instance_of::<CancelledError>(py)
 }
 

@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use server::{Head, Responder};
 
 use super::blocks::{Blocks, KeptBlocks};
+use super::inline::ends_process;
 use super::log;
 use crate::ffi;
-use crate::run::coroutine::ends_task;
 use crate::run::log::push_title;
 use crate::run::runner::Runner;
 
@@ -59,7 +59,7 @@ impl Unclosed {
         match rest {
             Ok(None) => {}
             Ok(Some(_)) => log::wrong_length(py, &self.title(), false),
-            Err(error) if ends_task(py, &error) => runner.keep_fatal(py, error),
+            Err(error) if ends_process(py, &error) => runner.keep_fatal(py, error),
             Err(error) => log::raised(py, &self.title(), &error),
         }
         blocks.close(|| self.title());
