@@ -286,7 +286,7 @@ def test_more_workers_than_there_are_descriptors_for_change_nothing(
     server.signal(signal.SIGTTIN)
     server.wait_line("ERROR bolide: cannot have 3 workers: Too many open files")
     server.signal(signal.SIGTTOU)
-    server.wait_line("from now on 1 worker$")
+    server.wait_line("now running 1 worker$")
     server.signal(signal.SIGUSR2)
     server.wait_line("upgrading: process|the upgrade has failed: no process can be started")
     assert before[0] in server.workers()
@@ -331,7 +331,7 @@ def test_the_configuration_is_read_again(start: Start, tmp_path: Path) -> None:
     }.items():
         config.write_text(text)
         server.signal(signal.SIGHUP)
-        server.wait_line(f"cannot reload: .*{message}.*; the workers that run go on")
+        server.wait_line(f"cannot reload: .*{message}.*; keeping the current workers")
     assert server.workers() == before
 
 
@@ -356,13 +356,13 @@ def test_workers_are_added_and_taken_away(start: Start, tmp_path: Path) -> None:
     server = start("app:app", cwd=tmp_path)
     for count in (2, 3):
         server.signal(signal.SIGTTIN)
-        server.wait_line(f"from now on {count} workers")
+        server.wait_line(f"now running {count} workers")
         server.wait_line("reloaded")  # those before knew of fewer
         assert len({get(server, "/pid") for _ in range(100)}) > 1
     before = server.workers()
     for count in ("2 workers", "1 worker"):
         server.signal(signal.SIGTTOU)
-        server.wait_line(f"from now on {count}$")
+        server.wait_line(f"now running {count}$")
     assert workers_after(server, before[1:]) == before[:1]
     server.signal(signal.SIGTTOU)
     server.wait_line("SIGTTOU is ignored: there is only one worker")

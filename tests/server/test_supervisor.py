@@ -240,7 +240,7 @@ def test_an_error_in_the_supervisor_does_not_end_it(start: Start, tmp_path: Path
     server = start(env={"PYTHONPATH": str(folder)})
     before = server.workers()
     server.signal(signal.SIGHUP)
-    server.wait_line("an error in the supervisor, which goes on")
+    server.wait_line("unexpected error in the supervisor; continuing")
     server.wait_line("LookupError: unexpected")
     assert server.workers() == before
     server.signal(signal.SIGTERM)

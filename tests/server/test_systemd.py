@@ -148,7 +148,7 @@ def test_a_reload_that_is_refused_ends_for_systemd_too(
     server.signal(signal.SIGHUP)
     assert notified.recv(4096).startswith(b"RELOADING=1\n")
     assert notified.recv(4096).startswith(b"READY=1\n")
-    server.wait_line("cannot reload: .*backlog.*; the workers that run go on$")
+    server.wait_line("cannot reload: .*backlog.*; keeping the current workers$")
 
 
 def test_the_watchdog_is_notified_twice_as_often_as_it_needs(

@@ -111,7 +111,7 @@ def _wait(is_over: Callable[[], bool], what: str, timeout: float) -> None:
     due = time.monotonic() + timeout
     while not is_over():
         if time.monotonic() >= due:
-            text = f"the {what} has not ended within {timeout:g} s, and goes on"
+            text = f"the {what} has not ended within {timeout:g} s, and continues"
             raise Error(f"{text}; see `bolide status` and the server's log, or raise --timeout")
         time.sleep(POLL_S)
 

@@ -334,7 +334,7 @@ class Supervisor:
             job = job_of_now(self._jobs.now, self._reread)
         except (Error, OSError, MemoryError) as error:
             why = getattr(error, "strerror", None) or error  # the core's have only a text
-            logger.error("cannot reload: %s; the workers that run go on", why)
+            logger.error("cannot reload: %s; keeping the current workers", why)
             self._not_reloaded(number)
             return
         except Exception:
@@ -492,7 +492,7 @@ class Supervisor:
                 why = getattr(error, "strerror", None) or error
                 logger.error("cannot have %s: %s", in_words(count), why)
                 return
-            logger.info("from now on %s", in_words(count))
+            logger.info("now running %s", in_words(count))
             if is_reload:
                 self._course.enter(Event.RELOAD)
                 self._reloads.begin()
@@ -588,7 +588,7 @@ def _attempt(action: Callable[[], object]) -> None:
     try:
         action()
     except Exception:
-        logger.exception("an error in the supervisor, which goes on")
+        logger.exception("unexpected error in the supervisor; continuing")
 
 
 def _ignore(number: signal.Signals) -> None:

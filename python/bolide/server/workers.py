@@ -298,7 +298,7 @@ class Workers:
             if fd is None or each.channel is None:
                 continue
             if why := each.channel.send_access_log(fd):
-                logger.error("%s goes on with the old access log: %s", each.name, why)
+                logger.error("%s keeps the old access log: %s", each.name, why)
 
     def _asked(self, each: Worker) -> None:
         """Send a worker the access log again, if it asks for that."""
@@ -487,7 +487,7 @@ class Workers:
             self._end_reload(why)
         elif current.life is not None:
             delay_s = current.life.is_kept(time.monotonic())
-            text = "%s was not replaced, and goes on: %s; tried again in %.0f s"
+            text = "%s was not replaced and keeps serving: %s; tried again in %.0f s"
             logger.error(text, current.name, why, delay_s)
 
     def _end_reload(self, why: str) -> None:

@@ -105,7 +105,7 @@ def test_a_worker_that_had_no_descriptor_left_gets_the_file_later(
         wait_until(lambda: "none-left" in log.read_text())
         log.rename(tmp_path / "access.log.1")
         reopened(server, log)
-        server.wait_line("goes on with the old access log: no descriptor .*; it is asked for again")
+        server.wait_line("keeps the old access log: no descriptor .*; it is asked for again")
         client.get("/some-left")
         wait_until(lambda: has_open(server.workers()[0], log))
         client.get("/?later")

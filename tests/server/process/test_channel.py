@@ -132,7 +132,7 @@ def test_a_worker_without_descriptors_keeps_its_access_log(
         assert receive(theirs) == Received(is_log_lost=True)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert "goes on with the old access log: no descriptor is left for the new one" in caplog.text
+    assert "keeps the old access log: no descriptor is left for the new one" in caplog.text
     assert not ours.asks_for_log()
     ask_for_log(theirs)
     assert [ours.asks_for_log(), ours.asks_for_log()] == [True, False]

@@ -312,7 +312,7 @@ def test_a_new_process_that_hangs_is_ended(start: Start, tmp_path: Path, number:
     server.signal(signal.SIGUSR2)
     pid = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
     os.kill(pid, number)
-    why = r"does not serve after 1.5 s \(--upgrade-timeout-ms 1500\); this one goes on"
+    why = r"does not serve after 1.5 s \(--upgrade-timeout-ms 1500\); this process keeps serving"
     server.wait_line(rf"ERROR bolide: the upgrade has failed: process {pid} {why}")
     assert wait_for_end(pid)
     assert get(server.address) == b"old"
@@ -333,7 +333,7 @@ def test_a_pid_file_that_cannot_be_written_fails_the_upgrade(start: Start, tmp_p
     folder.rmdir()
     server.signal(signal.SIGUSR2)
     server.wait_line("bolide: error: this process has not taken over: cannot write the pid file")
-    server.wait_line("the upgrade has failed: process .* ended: exit status 2; this one goes on")
+    server.wait_line("the upgrade has failed: process .* ended: exit status 2; this process keeps serving")
     assert get(where) == b"old"
 
 

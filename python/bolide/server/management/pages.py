@@ -167,7 +167,7 @@ class Pages:
     def _upgrade(self) -> tuple[Reply, Action | None]:
         phase = self._server.phase()
         if phase is not Phase.SERVING:
-            return sentence(409, f"it cannot be upgraded now: it is {phase.name.lower()}"), None
+            return sentence(409, f"cannot upgrade while the server is {phase.name.lower()}"), None
         if hindrance := self._server.upgrade_hindrance():
             return sentence(409, f"it cannot be upgraded: {hindrance}"), None
         number = str(self._server.upgrades.begun + 1)  # it begins when this was sent

@@ -163,7 +163,7 @@ def _report_lost(end: socket.socket, lost: set[bytes]) -> None:
         logger.error("the new certificates did not arrive: no descriptor is left for them")
         end.send(AGAIN)
     if ACCESS_LOG in lost:
-        text = "this worker goes on with the old access log: no descriptor is left for the new one"
+        text = "this worker keeps the old access log: no descriptor is left for the new one"
         logger.error("%s; it is asked for again", text)
 
 

@@ -87,7 +87,7 @@ class SlowRequests:
         self._reports += len(running) + len(ended)
         self._suppressed += suppressed
         for each in running:
-            text = "%s: no response for %.3f s, and it goes on (%s)%s"
+            text = "%s: no response for %.3f s, and still running (%s)%s"
             given = *each[:2], self._limit, self._where(each, frames)
             logger.warning(text, *given, extra=about_request(each[0]))
         for title, took_s in ended:

@@ -45,7 +45,7 @@ ENDS_S = 1.0
 """Time for a new process to end, beyond the graceful time, after it was given up."""
 CLOSED_FD = -1
 STOPPED = "this process stops"
-FAILED = "the upgrade has failed: %s; this one goes on"
+FAILED = "the upgrade has failed: %s; this process keeps serving"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Upgrades:
         what = f"process {new.process.pid} ended: {how_ended(code)}"
         if stage is Old.LEFT:
             if code:
-                logger.error("%s, after it had taken over: nobody serves when this one ends", what)
+                logger.error("%s, after it had taken over: no process will be serving when this one ends", what)
             return
         if new.why == STOPPED:
             return
