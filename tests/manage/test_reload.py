@@ -68,14 +68,17 @@ def test_a_stop_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(command, "_client", lambda *_: Replaying(FIRST))
     result = CliRunner().invoke(command.stop, ["--timeout", "200ms"])
     assert isinstance(result.exception, Error)
-    assert str(result.exception).startswith("the stop has not ended within 0.2 s, and continues; see")
+    assert str(result.exception).startswith(
+        "the stop has not ended within 0.2 s, and continues; see"
+    )
 
 
 def test_a_reload_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     result = reload(monkeypatch, Replaying(FIRST), "--timeout", "200ms")
     assert isinstance(result.exception, Error)
     assert str(result.exception) == (
-        "the reload has not ended within 0.2 s, and continues; see `bolide status` and the server's "
+        "the reload has not ended within 0.2 s, and continues; see `bolide status` and the "
+        "server's "
         "log, or raise --timeout"
     )
 

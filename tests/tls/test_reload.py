@@ -89,7 +89,9 @@ def test_a_hup_reads_which_certificates_there_are(
     other = authority.issue(tmp_path, "localhost")
     config.write_text(f"certificate = '{other.certificate}'\nkey = 'no/such/file'\n")
     server.signal(signal.SIGHUP)
-    server.wait_line("cannot reload: key: cannot read no/such/file: .*; keeping the current workers")
+    server.wait_line(
+        "cannot reload: key: cannot read no/such/file: .*; keeping the current workers"
+    )
     wait_for(server, client, files.x509.serial_number, workers=1)
     config.write_text(f"certificate = '{other.certificate}'\nkey = '{other.key}'\n")
     server.signal(signal.SIGHUP)

@@ -115,7 +115,9 @@ def test_a_broken_application_leaves_the_worker_before(start: Start, tmp_path: P
     (tmp_path / "app.py").write_text(APP + "raise LookupError('broken')\n")
     for _ in range(2):
         get(server)
-    failed = rf"worker 1 \(pid {before}\) was not replaced and keeps serving: worker 1 \(pid \d+\) ended"
+    failed = (
+        rf"worker 1 \(pid {before}\) was not replaced and keeps serving: worker 1 \(pid \d+\) ended"
+    )
     for delay in (2, 4):
         text = f"importing app failed: LookupError: broken; tried again in {delay} s$"
         server.wait_line(f"ERROR bolide: {failed}: {text}")

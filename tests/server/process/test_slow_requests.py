@@ -112,7 +112,8 @@ def app(environ, start_response):
 
 OPTION = ("--slow-request-ms", "100")
 RUNNING = (
-    r"WARN  bolide: (.*): no response for (\d\.\d{3}) s, and still running \(--slow-request-ms 100\)"
+    r"WARN  bolide: (.*): no response for (\d\.\d{3}) s, and still running "
+    r"\(--slow-request-ms 100\)"
 )
 ENDED = r"WARN  bolide: (.*): its response took (\d+\.\d{3}) s \(--slow-request-ms 100\)"
 HEAD = b" HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -333,7 +333,9 @@ def test_a_pid_file_that_cannot_be_written_fails_the_upgrade(start: Start, tmp_p
     folder.rmdir()
     server.signal(signal.SIGUSR2)
     server.wait_line("bolide: error: this process has not taken over: cannot write the pid file")
-    server.wait_line("the upgrade has failed: process .* ended: exit status 2; this process keeps serving")
+    server.wait_line(
+        "the upgrade has failed: process .* ended: exit status 2; this process keeps serving"
+    )
     assert get(where) == b"old"
 
 

@@ -226,7 +226,10 @@ class Upgrades:
         what = f"process {new.process.pid} ended: {how_ended(code)}"
         if stage is Old.LEFT:
             if code:
-                logger.error("%s, after it had taken over: no process will be serving when this one ends", what)
+                logger.error(
+                    "%s, after it had taken over: no process will be serving when this one ends",
+                    what,
+                )
             return
         if new.why == STOPPED:
             return
