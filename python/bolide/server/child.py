@@ -30,6 +30,7 @@ REPORTED: Mapping[str, type] = {
     "connection_bytes_max": int,
     "requests": int,
     "leaving": bool,
+    "unfit": bool,
     "code": int,
     "message": str,
     "details": str,

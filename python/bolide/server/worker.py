@@ -79,6 +79,8 @@ class Job:
     """What becomes of the workers' counts; None without metrics."""
     counts: _core.Counts | None = None
     """Where this worker counts."""
+    is_unfit: bool = False
+    """Whether the application shows why another one cannot be served."""
 
     @property
     def needs_channel(self) -> bool:
@@ -114,7 +116,8 @@ def run(job: Job, place: Place, report_fd: int) -> int:
             unfit.application(error, is_shown=job.settings.debug),
             replace(job.settings, on_worker_start=""),
         )
-        return _run(replace(job, source=source, settings=settings), place, report_fd)
+        shown = replace(job, source=source, settings=settings, is_unfit=True)
+        return _run(shown, place, report_fd)
 
 
 def _run(job: Job, place: Place, report_fd: int) -> int:
@@ -206,6 +209,7 @@ async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> in
         running = asyncio.get_running_loop()
         place.heart.beat(running, job.settings.worker_timeout_ms, service.is_stuck)
     ready = {"ready": True, "connection_bytes_max": service.server.connection_bytes_max}
+    ready |= {"unfit": True} if job.is_unfit else {}
     _report(report_fd, ready)
     if place.channel_fd is not None:
         _take_what_is_new(place.channel_fd, job.certificates, service)

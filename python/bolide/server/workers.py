@@ -42,7 +42,7 @@ from bolide.server.process.channel import channel as open_channel
 from bolide.server.process.heartbeat import Heart, Pulse
 from bolide.server.process.jobs import in_words
 from bolide.server.process.lifetime import Life
-from bolide.server.process.slot import Slot, State, Worker
+from bolide.server.process.slot import Slot, State, Worker, outcome
 
 if TYPE_CHECKING:
     from bolide.server.process.jobs import Jobs
@@ -468,7 +468,7 @@ class Workers:
             took_s = time.monotonic() - self._rolling_since
             self._rolling_since = None
             self._jobs.complete()
-            logger.info("reloaded in %.1f s: %s", took_s, in_words(self.count))
+            logger.info(outcome(list(self._serving()), took_s))
             self._reloaded(True)
             self._renew()
 

@@ -188,6 +188,9 @@ def test_a_broken_application_gets_an_error_until_it_is_repaired(
             reply = client.get("/anything")
         assert reply.status == 500 and b"tried again when a file changes" in reply.content
         assert b"Error" not in reply.content
+        server.wait_line(
+            r"INFO  bolide: restarted in .* s: 1 worker shows the error until a file changes$"
+        )
         change(tmp_path / "shop.py", NATIVE.format(version=said))
         server.wait_line("shop.py changed$")
         wait_until(lambda said=said: content(server) == said)  # type: ignore[misc]

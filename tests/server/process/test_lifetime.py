@@ -192,7 +192,7 @@ def life(pause: Pause, **options: object) -> Life:
 
 
 def test_a_lifetime_may_be_longer_than_the_kernel_waits(start: Start) -> None:
-    month = ("--worker-lifetime-s", "2592000", "--graceful-timeout-ms", "2592000000")
+    month = ("--worker-lifetime-s", "2592000", "--graceful-timeout-ms", "1000000000")
     server = start("basic.py", *month, "--worker-timeout-ms", "0")
     server.signal(signal.SIGHUP)
     server.wait_line("reloaded in .*: 1 worker$")

@@ -147,7 +147,7 @@ def test_a_new_process_that_fails_leaves_the_old_one(
     write(tmp_path, "a newer one", "raise LookupError('broken')")
     server.signal(signal.SIGUSR2)
     server.wait_line("bolide: error: importing app failed: LookupError: broken")
-    what = r"ERROR bolide: the upgrade has failed: process \d+ ended: exit status 2; this one goes"
+    what = r"ERROR bolide: the upgrade has failed: process \d+ ended: exit status 2; this process"
     server.wait_line(what)
     assert server.workers() == before
     assert get(str(where)) == b"old"
@@ -182,7 +182,9 @@ def test_a_new_process_that_is_stopped_ends_the_upgrade(start: Start, tmp_path: 
     pid = int(server.wait_line(r"upgrading: process (\d+) starts")[1])
     server.wait_line("hanging")
     os.kill(pid, signal.SIGTERM)
-    server.wait_line(f"the upgrade has failed: process {pid} ended: exit status 0; this one goes")
+    server.wait_line(
+        f"the upgrade has failed: process {pid} ended: exit status 0; this process keeps"
+    )
     assert get(server.address) == b"old"
 
 

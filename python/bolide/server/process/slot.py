@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from bolide.server.process.jobs import in_words
 from bolide.server.process.lifetime import Pause, Stage
 
 if TYPE_CHECKING:
@@ -84,3 +86,12 @@ class Slot:
     """When the next one starts."""
     awaited: Worker | None = None
     """The one that drains, and whose end is when the next one starts, if that is sooner."""
+
+
+def outcome(serving: Collection[Worker], took_s: float) -> str:
+    """Return what a reload has led to: the new application, or one that shows its error."""
+    count = in_words(len(serving))
+    if any("unfit" in each.child.report for each in serving):
+        shows = "shows" if len(serving) == 1 else "show"
+        return f"restarted in {took_s:.1f} s: {count} {shows} the error until a file changes"
+    return f"reloaded in {took_s:.1f} s: {count}"

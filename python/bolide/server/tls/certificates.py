@@ -130,9 +130,9 @@ class Certificates:
             return False
         self._content, self._unreadable = content, None
         self.generation += 1
-        count = len(self._pairs)
-        what = " was" if count == 1 else "s were"
-        logger.info("the certificate%s read again: %s", what, self._described())
+        what = " was" if len(self._pairs) == 1 else "s were"
+        if not all(pair.is_self_signed for pair in self._pairs):
+            logger.info("the certificate%s read again: %s", what, self._described())
         self._warn_of_others()
         self._warn_of_order()
         self._warn_from = 0.0
