@@ -14,6 +14,8 @@ from support.client import Connection
 from support.h2 import Client, data, get, post
 from support.server import Server, Start
 
+pytestmark = pytest.mark.slow
+
 ON_INTERFACES = ("on_native", "on_asgi", "on_wsgi")
 PATHS = ("/", "/later", "/plain", "/streamed", "/")
 

@@ -13,6 +13,8 @@ from support.request import head, upload
 from support.server import Server
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 APP = "asgi/receiving.py"
 CHUNKED = "Transfer-Encoding: chunked"
 EXPECT = "Expect: 100-continue"

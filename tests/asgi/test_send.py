@@ -15,6 +15,8 @@ from support.request import head
 from support.server import APPLICATIONS, Server, Start
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 APP = "asgi/sending.py"
 
 

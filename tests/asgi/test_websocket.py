@@ -35,6 +35,8 @@ from support.websocket import (
 )
 from support.websocket_carriers import CARRIERS, SECURE, connect_by, secured
 
+pytestmark = pytest.mark.slow
+
 APP = "asgi/sockets.py"
 PLAIN = CARRIERS[0]
 

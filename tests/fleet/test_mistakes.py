@@ -12,6 +12,8 @@ import pytest
 
 from support.server import Start, command
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),

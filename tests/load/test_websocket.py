@@ -22,6 +22,8 @@ from support.server import command
 from support.waiting import wait_until
 from tls.authority import Authority, Files
 
+pytestmark = pytest.mark.slow
+
 WHERE = Destination(
     address="127.0.0.1:8000",
     host="127.0.0.1:8000",

@@ -28,6 +28,8 @@ from support.websocket import (
     text,
 )
 
+pytestmark = pytest.mark.slow
+
 APP = "sockets/native.py"
 
 

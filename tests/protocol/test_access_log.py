@@ -14,6 +14,8 @@ from bolide import _core
 from support.client import Connection
 from support.server import APPLICATIONS, READY, Server, Start, clean_environ
 
+pytestmark = pytest.mark.slow
+
 
 def ended(server: Server) -> None:
     """Let the log be written to its end."""

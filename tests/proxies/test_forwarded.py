@@ -18,6 +18,8 @@ from support.server import APPLICATIONS, Server, Start
 from support.waiting import wait_until
 from support.websocket_carriers import CARRIERS, SECURE, connect_by
 
+pytestmark = pytest.mark.slow
+
 VECTORS = Path(__file__).parents[2] / "vectors" / "rfc7239"
 TRUSTED = "127.0.0.0/8,192.0.2.0/24,2001:db8:1::/48,unix"
 """What the vectors say is trusted, and the tests' own address."""

@@ -17,6 +17,8 @@ from support.h2 import Client
 from support.server import Server, Start, command
 from support.websocket_carriers import SECURE, secured
 
+pytestmark = pytest.mark.slow
+
 VECTORS = Path(__file__).parents[2] / "vectors" / "proxy-protocol"
 LINE = b"PROXY TCP4 203.0.113.7 198.51.100.1 4711 443\r\n"
 BINARY = bytes.fromhex("0d0a0d0a000d0a515549540a 2111000c cb007107 c6336401 1267 01bb")

@@ -17,6 +17,8 @@ from support.h2 import Client
 from support.server import Server, Start, command
 from support.websocket_carriers import CARRIERS, SECURE, connect_by
 
+pytestmark = pytest.mark.slow
+
 ON = ("--request-id", "on")
 SENT = (*ON, "--request-id-response")
 NEW = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")

@@ -9,6 +9,8 @@ import pytest
 from support.h2 import Client
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 LINES = [
     ("traceparent", TRACEPARENT),

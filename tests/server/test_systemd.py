@@ -19,6 +19,8 @@ from bolide.server.systemd import Notifications, passed
 from support.client import Connection
 from support.server import APPLICATIONS, Start, clean_environ
 
+pytestmark = pytest.mark.slow
+
 ACTIVATE = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)

@@ -14,6 +14,8 @@ from support.server import Server
 from support.waiting import wait_until
 from support.websocket import TEXT, close_frame, connect, frame
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 150
 """They keep a handler for 600 ms."""
 STREAMS = 30

@@ -10,6 +10,8 @@ import pytest
 from support.server import Server, Start
 from tls.authority import Authority, Files, SecureConnection
 
+pytestmark = pytest.mark.slow
+
 
 def is_served(server: Server, context: ssl.SSLContext) -> bool:
     """Whether the handshake completes. In TLS 1.3 the client learns of a refusal afterwards."""

@@ -18,6 +18,8 @@ from support.server import Server, Start
 from tls.authority import Authority, Files, SecureConnection
 from tls.conftest import SEEN
 
+pytestmark = pytest.mark.slow
+
 SUITE = {
     "TLSv1.3": (0x0304, {0x1301, 0x1302, 0x1303}),
     "TLSv1.2": (0x0303, {0xC02B, 0xC02C, 0xCCA9, 0xC02F, 0xC030, 0xCCA8}),

@@ -18,6 +18,8 @@ from bolide.server.tls.certificates import Certificates, validity
 from support.server import APPLICATIONS, Start, command
 from tls.authority import Authority, Files, SecureConnection
 
+pytestmark = pytest.mark.slow
+
 TRADITIONAL, PKCS8 = PrivateFormat.TraditionalOpenSSL, PrivateFormat.PKCS8
 
 

@@ -13,6 +13,8 @@ from support.client import Connection
 from support.server import Server, Start, as_address
 from tls.authority import Files, SecureConnection
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(start: Start, files: Files) -> Server:

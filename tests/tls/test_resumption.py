@@ -14,6 +14,8 @@ from support.server import Server, Start, wait_for_end
 from tls.authority import Authority, Files, SecureConnection
 from tls.conftest import SEEN
 
+pytestmark = pytest.mark.slow
+
 
 def session_of(server: Server, client: ssl.SSLContext) -> ssl.SSLSession:
     """Return the session of a connection whose response has been read, as tickets follow it."""

@@ -13,6 +13,8 @@ import pytest
 from support.server import Server, Start
 from tls.authority import Files, SecureConnection
 
+pytestmark = pytest.mark.slow
+
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 

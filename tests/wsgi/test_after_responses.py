@@ -8,6 +8,8 @@ import pytest
 
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_a_thread_that_a_view_has_started_finishes_before_the_worker_ends(

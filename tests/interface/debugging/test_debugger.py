@@ -13,6 +13,8 @@ from support.browser import BROWSER
 from support.client import Reply
 from support.server import Server, Start, command
 
+pytestmark = pytest.mark.slow
+
 NATIVE = """
 import asyncio, time
 import bolide

@@ -13,6 +13,8 @@ from support.server import READY, Server, Start, children, command, wait_for_end
 from support.waiting import wait_until
 from support.websocket import WebSocket, close_frame
 
+pytestmark = pytest.mark.slow
+
 NATIVE = """
 import bolide
 app = bolide.App()

@@ -11,6 +11,8 @@ import pytest
 
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 LOOPS = ("asyncio", "uvloop")
 
 

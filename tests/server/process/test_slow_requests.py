@@ -19,6 +19,8 @@ from support.h2 import Client as H2Client
 from support.h2 import get
 from support.server import Server, Start
 
+pytestmark = pytest.mark.slow
+
 WAITS = """
 import asyncio
 import os
