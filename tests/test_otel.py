@@ -15,6 +15,8 @@ from support.client import Connection
 from support.h2 import Client
 from support.server import Server, Start
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("opentelemetry.sdk")
 pytest.importorskip("opentelemetry.instrumentation.asgi")
 pytest.importorskip("opentelemetry.instrumentation.wsgi")

@@ -6,6 +6,8 @@ import pytest
 
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("switch", "objects"), [("1", b"2"), ("0", b"1")])
 def test_a_request_object_is_kept_for_the_next_request(

@@ -8,6 +8,8 @@ import pytest
 
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 SENT = [
     ("truncated.py:app", ("--asgi-extensions", "pathsend")),
     ("truncated.py:wsgi", ("--threads", "1")),

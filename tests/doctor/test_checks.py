@@ -7,6 +7,8 @@ import pytest
 from bolide.doctor.finding import Load, Role, Verdict
 from doctor.machine import CPU_FOLDER, V2, Machine, named
 
+pytestmark = pytest.mark.slow
+
 LIMITS, ADVICE, FINE, UNKNOWN = Verdict.LIMITS, Verdict.ADVICE, Verdict.FINE, Verdict.UNKNOWN
 MANY = Load(connections=10_000)
 

@@ -12,6 +12,8 @@ from faults.traffic import Traffic, exchange
 from support.server import Server
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 KINDS = (
     "Exception",
     "BaseException",

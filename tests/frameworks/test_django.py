@@ -7,6 +7,8 @@ import pytest
 from support import form
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 APPLICATIONS = ["on_django", "on_django:wsgi"]
 
 

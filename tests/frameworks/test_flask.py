@@ -6,6 +6,8 @@ import pytest
 
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("target", ["on_flask", "on_flask --factory", "on_flask --threads 1"])
 def test_session_is_kept_in_a_cookie(serve: Start, target: str) -> None:

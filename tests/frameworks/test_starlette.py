@@ -11,6 +11,8 @@ import pytest
 from support.client import Connection
 from support.server import Server, Start
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 10
 
 

@@ -30,6 +30,8 @@ from support.h2 import (
 )
 from support.server import APPLICATIONS, Server, Start
 
+pytestmark = pytest.mark.slow
+
 HAS_PRIORITY = 0x20
 GOOD: list[Field] = request_fields("GET", "/fields")
 

@@ -14,6 +14,8 @@ from bolide.load.local_server import processors_of, shared_processors
 from load.conftest import StartCounting
 from support.server import command
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def listener() -> Iterator[str]:

@@ -21,6 +21,8 @@ from support.loops import Serving
 from support.server import Server
 from support.websocket import TEXT, Frame, WebSocket, closing, connect, frame, text
 
+pytestmark = pytest.mark.slow
+
 Step = list[list[str]]
 
 NAMES = st.sampled_from(["send", "publish", "subscribe", "unsubscribe"])

@@ -8,6 +8,8 @@ import pytest
 from support.client import Connection
 from support.server import Start, as_address
 
+pytestmark = pytest.mark.slow
+
 
 def has_ipv6() -> bool:
     """Return whether this machine can listen on ::1."""

@@ -11,6 +11,8 @@ from support.client import Connection
 from support.request import head
 from support.server import APPLICATIONS, Server, Start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server() -> object:

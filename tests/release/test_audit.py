@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 AUDIT = Path(__file__).parents[2] / "release" / "audit.py"
 CRATES = "crates: licenses, sources, duplicates"
 ADVISORIES = "crates: vulnerabilities"

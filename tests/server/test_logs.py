@@ -16,6 +16,8 @@ from bolide.server.process import log_config
 from support.server import Server, Start
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def line(level: int, *, colours: bool = False) -> str:
     record = logging.LogRecord("bolide", level, __file__, 1, "it is %s", ("late",), None)

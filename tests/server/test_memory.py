@@ -16,6 +16,8 @@ from support.management import Managed
 from support.server import Start
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 MIB, GIB = 2**20, 2**30
 UNLIMITED = resource.RLIM_INFINITY
 

@@ -18,6 +18,8 @@ from bolide.server.tls.certificates import Certificates, is_exposed
 from tls.authority import Authority, Files
 from tls.test_mistakes import refusal
 
+pytestmark = pytest.mark.slow
+
 NEW_KEY = "; `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem` makes "
 
 

@@ -14,6 +14,8 @@ from support.waiting import wait_until
 from tls.authority import Files, SecureConnection
 from tls.test_transport import hello
 
+pytestmark = pytest.mark.slow
+
 QUEUED_MAX = 40
 """Handshakes that wait before no further client is accepted: half of the maximum of connections."""
 OPTIONS = ["--connections-max", str(2 * QUEUED_MAX), "--tls-handshakes-max", "2"]

@@ -19,6 +19,8 @@ from tls.test_clients import is_served
 from tls.test_mistakes import refusal
 from tls.test_resumption import resume, session_of
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
 

@@ -10,6 +10,8 @@ import pytest
 from support.server import Server, Start
 from tls.authority import Authority, Files, SecureConnection
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def pairs(authority: Authority, tmp_path: Path) -> list[Files]:

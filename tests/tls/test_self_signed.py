@@ -6,12 +6,15 @@ import os
 import ssl
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from support.server import Start
 from tls.authority import Files, SecureConnection
 from tls.conftest import SEEN
+
+pytestmark = pytest.mark.slow
 
 
 def trusting_nobody() -> ssl.SSLContext:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.client import Connection
 from support.server import Start
+
+pytestmark = pytest.mark.slow
 
 LONG_BYTES = 64_000_000
 """More than sockets hold."""

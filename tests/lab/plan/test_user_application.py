@@ -10,6 +10,8 @@ from bolide.errors import ConfigError
 from bolide.lab.plan import user_application
 from bolide.lab.plan.user_application import UserApplication
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -22,6 +22,8 @@ from bolide.lab.report.page import render
 from bolide.lab.report.summary import Race, Result, gather
 from lab import sample_race
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def race() -> Race:
