@@ -171,6 +171,7 @@ RARE = {
 """Options that the guide does not have: other names of its own, or too rare for it."""
 
 KEYS = {
+    "app": "name the application in the command: `bolide serve MODULE:APP`",
     "child_exit": LAST_WORDS,
     "nworkers_changed": HOOKS,
     "on_exit": HOOKS,
@@ -184,6 +185,7 @@ KEYS = {
     "pre_request": PER_REQUEST,
     "secure_scheme_headers": "leave it out: X-Forwarded-Proto of --trusted-proxies says the scheme",
     "ssl_context": "use --certificate and --key; --tls-minimum sets the version",
+    "target": "name the application in the command: `bolide serve MODULE:APP`",
     "tmp_upload_dir": "leave it out: requests need no files; --spool-directory is for responses",
     "when_ready": HOOKS,
     "worker_abort": LAST_WORDS,

@@ -27,7 +27,7 @@ The addresses are one setting: `bind`, `uds`, or `host` and `port`. The first pl
 them determines all of them. So are the certificates: `certificate`, `key` and `key_password_file`,
 or the tables `[[tls]]` of a file ([TLS](tls.md)). The name of a limit or timeout ends in its unit.
 A timeout of 0 is off. Bytes may be given with K, M, G or T, each 1024 times the one before, as in
-`--body-bytes-max 64M` or `1.5G`; milliseconds are plain numbers.
+`--body-bytes-max 64M` or `1.5G` (in a file with quotes: `"64M"`); milliseconds are plain numbers.
 """
 
 TABLE_HEAD = "| option | value | default | meaning |\n| --- | --- | --- | --- |\n"

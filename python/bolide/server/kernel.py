@@ -37,3 +37,11 @@ def rss_bytes(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def command_line(pid: int) -> bytes:
+    """Return the arguments of a process, each with a NUL after it; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -218,7 +218,7 @@ class Supervisor:
             self._selector.register(self._signal_fds[0], selectors.EVENT_READ, self._act)
             try:
                 if self._inherited is None:  # otherwise that of the old process is still valid
-                    self._pid_file.write()
+                    self._pid_file.create()
                     self._manage()
                 self._watch_files()
                 self._workers.start(self._own_fds)
@@ -348,8 +348,8 @@ class Supervisor:
         self._sockets.report_lost_files()
         if (trusted := proxies.described(job.settings)) != trusted_before:
             logger.info(trusted)
-        if job.settings.preload:
-            logger.info("the application is not imported again, because of preload: USR2 does that")
+        if why := preload.hindrance(job):
+            logger.info("the application is not imported again, because %s", why)
         if self._watch.is_on:
             self._workers.restart(job)
         else:

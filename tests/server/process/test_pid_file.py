@@ -9,6 +9,7 @@ import pytest
 
 from bolide.errors import ConfigError
 from bolide.server.process.pid_file import PidFile
+from support.server import APPLICATIONS, Start, command
 
 
 def test_what_somebody_has_put_in_its_place_is_not_written_to(tmp_path: Path) -> None:
@@ -54,3 +55,12 @@ def test_only_its_owner_writes_it(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "pid").stat().st_mode & 0o777 == 0o644
+
+
+def test_the_file_of_a_server_that_runs_is_refused(start: Start, tmp_path: Path) -> None:
+    server = start("basic.py", "--pid-file", str(tmp_path / "pid"))
+    again = ("serve", "basic.py", "--port", "0", "--pid-file", f"{tmp_path}/pid")
+    code, _, errors = command(*again, cwd=APPLICATIONS)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert f"is that of a server that runs (pid {server.pid}): name another file" in errors
+    assert (tmp_path / "pid").read_text() == f"{server.pid}\n"

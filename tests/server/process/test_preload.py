@@ -6,11 +6,14 @@ import os
 import re
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
+from bolide.server.process import preload
 from support.server import Server, Start, command
 from support.waiting import wait_until
 
@@ -203,3 +206,19 @@ def test_lists_of_processors(given: object, cpus: tuple[int, ...]) -> None:
 def test_what_is_no_list_of_processors(given: object) -> None:
     with pytest.raises(ConfigError, match=r"cpu_affinity=.* is not a list of processors; give"):
         resolve({"cpu_affinity": given}, environ={})
+
+
+@pytest.mark.parametrize(
+    ("options", "source", "why"),
+    [
+        ({}, "app:app", ""),
+        ({"preload": True}, object(), "of preload"),
+        ({}, object(), "it was given as an object: name it"),
+    ],
+)
+def test_what_is_not_imported_again_has_a_reason(
+    options: dict[str, object], source: object, why: str
+) -> None:
+    job = SimpleNamespace(settings=resolve(options, environ={}), source=source)
+    found = preload.hindrance(cast(Any, job))
+    assert found.startswith(why) and bool(found) == bool(why)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bolide.errors import ConfigError
+from bolide.server.kernel import command_line
 
 MODE = 0o644
 """Everybody may read it, and only its owner may write it, whatever the umask allows."""
@@ -20,6 +21,18 @@ class PidFile:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path).absolute() if path else None
+
+    def create(self) -> None:
+        """Write it at the start, unless it is that of another server.
+
+        Raises:
+            ConfigError: as `write`, or another server has written it, and runs.
+        """
+        if self._path is not None and (pid := _pid_in(self._path)) and not self._is_ours():
+            if b"bolide" in command_line(int(pid)):
+                text = f"{self._path} is that of a server that runs (pid {int(pid)})"
+                raise ConfigError(f"pid_file: {text}: name another file, or stop that one")
+        self.write()
 
     def write(self) -> None:
         """Write the id of this process, in place of another's.

@@ -28,6 +28,15 @@ def preloaded(source: Application | str, settings: Settings) -> Application | st
     return load(source, settings) if settings.preload and isinstance(source, str) else source
 
 
+def hindrance(job: worker.Job) -> str:
+    """Return why a reload does not import the application again; "" if it does."""
+    if job.settings.preload:
+        return "of preload: USR2 does that"
+    if not isinstance(job.source, str):
+        return 'it was given as an object: name it, as in bolide.run("main:app"), or restart'
+    return ""
+
+
 def load(target: str, settings: Settings) -> Application:
     """Import the application that `target` names.
 
