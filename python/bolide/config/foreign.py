@@ -231,9 +231,8 @@ def advice_for(name: str, named: Callable[[str], str]) -> str:
     as the user would write it.
     """
     flag = NAMES.get(name) or "--" + name.replace("_", "-")
-    parts = (KEYS.get(name) or advice(flag)).split(
-        "`"
-    )  # what is quoted is a command, and keeps its flags
+    instead = KEYS.get(name) or advice(flag)
+    parts = instead.split("`")  # what is quoted is a command, and keeps its flags
     parts[::2] = [_FLAG.sub(lambda found: named(_name(found[0])), part) for part in parts[::2]]
     return "`".join(parts)
 

@@ -255,7 +255,8 @@ class Workers:
         if each.state is State.STARTING:
             logger.warning("%s is still importing or starting", each.name)
         elif each.state is State.LEAVING:
-            self._replace_early(each, f"{each.name} has stopped serving and has not exited")
+            if not self._is_stopping:  # otherwise the end of the graceful time ends it
+                self._replace_early(each, f"{each.name} has stopped serving and has not exited")
         elif each.pulse is not None and each.pulse.recovers():
             each.due = now + each.job.settings.graceful_timeout_ms / 1000 + KILL_AFTER_S
         else:
@@ -276,7 +277,7 @@ class Workers:
                 self._serves(each)
             elif each.child.report:
                 each.child.kill(signal.SIGTERM)  # it has reported why; it need not continue
-        if each.state is State.SERVING and "leaving" in each.child.report and not self._is_stopping:
+        if each.state is State.SERVING and "leaving" in each.child.report:
             each.state, each.due = State.LEAVING, time.monotonic() + LEAVING_S
         if each.state is State.SERVING and each.life is not None:
             requests = each.child.report.get("requests")
@@ -459,8 +460,7 @@ class Workers:
             self._renew()
             return
         for slot in self._slots:
-            is_old = slot.current is not None and slot.current.generation < self._generation
-            if is_old:
+            if slot.current is not None and slot.current.generation < self._generation:
                 if self._has_seat():
                     self._start(slot)
                 return  # or when one that drains has ended

@@ -62,6 +62,17 @@ def test_a_worker_whose_threads_outlive_its_loop_is_replaced(start: Start) -> No
     assert server.wait() == 0
 
 
+def test_a_server_that_stops_does_not_replace_a_worker_that_leaves(start: Start) -> None:
+    server = start("tasks/ending.py", "--graceful-timeout-ms", "2500")
+    with server.connect() as client, contextlib.suppress(ConnectionError, AssertionError):
+        client.get("/thread")
+    server.wait_line(r"called sys\.exit\(3\) outside of a request")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 1
+    assert "the graceful time is over; killing 1 worker(s)" in server.errors
+    assert "the next one starts" not in server.errors
+
+
 def test_a_worker_that_somebody_else_ends_is_replaced_while_it_drains(start: Start) -> None:
     server = start("tasks/ending.py")
     [first] = server.workers()

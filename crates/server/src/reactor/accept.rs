@@ -1,8 +1,8 @@
 //! Accepting connections: when, how many at once, and when they are left to other workers.
 //!
-//! Any worker that watches a listening socket may accept a connection from it. A worker that has clearly more connections than another, or
-//! its maximum, asks that one ([`net::Siblings`]) and *rests*: it does not watch the listeners until it has room again, is asked itself, or
-//! the other one has had its time. A single worker does none of this.
+//! Any worker that watches a listening socket may accept a connection from it. A worker that has clearly more connections than another,
+//! its maximum, or an application that is occupied, asks that one ([`net::Siblings`]) and *rests*: it does not watch the listeners until it
+//! has room again, is asked itself, or the other one has had its time. A single worker does none of this.
 //!
 //! Any worker *holds off* clients that use TLS while many handshakes wait for their next steps: it does not watch the listeners with TLS
 //! until half of these are done or gone. The clients wait in the listening sockets, where they need no descriptor of the worker and another
