@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import ssl
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -87,6 +88,35 @@ def test_a_client_that_resumes_keeps_its_certificate_but_only_under_the_same_rul
                 break
     else:
         pytest.fail("a session of before is resumed")
+
+
+@pytest.mark.parametrize("version", ["TLSv1_3", "TLSv1_2"])
+def test_a_session_ends_with_its_client_s_certificate(
+    start: Start, files: Files, authority: Authority, tmp_path: Path, version: str
+) -> None:
+    ca = authority.write(tmp_path / "ca.pem")
+    options = ("--client-ca", str(ca), "--client-certificate", "required")
+    server = start("seen_native.py", *files.options, *options, cwd=SEEN)
+    expires = time.time() + 6
+    short = authority.issue(tmp_path, "client.test", days=6 / 86_400)
+    client = authority.client(short)
+    client.maximum_version = ssl.TLSVersion[version]
+    session = session_of(server, client)
+    resumptions = 0
+    while time.time() < expires + 1:
+        try:
+            with SecureConnection(server, client, session=session) as connection:
+                connection.get("/")
+                assert connection.socket.session_reused
+                # A newer ticket does not prolong it.
+                session = connection.socket.session or session
+                resumptions += 1
+        except (ssl.SSLError, ConnectionError):
+            assert time.time() >= expires - 1
+            break
+    else:
+        pytest.fail("the session outlives the certificate")
+    assert resumptions > 0
 
 
 def test_there_is_no_early_data(start: Start, files: Files, authority: Authority) -> None:

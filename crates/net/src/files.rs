@@ -1,13 +1,14 @@
-//! What the process may open, and files without a name.
+//! What the process may open, files without a name, and waiting for one.
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open, unlink};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Resource, getrlimit};
 
 /// Attempts to find a name that does not exist.
@@ -54,6 +55,16 @@ pub fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("bolide", MemfdFlags::CLOEXEC)?);
     file.write_all(content)?;
     Ok(file.into())
+}
+
+/// Waits until a descriptor accepts more, also if it does not block.
+///
+/// # Errors
+/// If it cannot be watched.
+pub fn wait_until_writable(file: BorrowedFd<'_>) -> io::Result<()> {
+    let mut watched = [PollFd::new(&file, PollFlags::OUT)];
+    retry_on_intr(|| poll(&mut watched, None))?;
+    Ok(())
 }
 
 #[cfg(test)]

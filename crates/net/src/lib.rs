@@ -25,7 +25,7 @@ mod transport;
 mod waker;
 
 pub use clock::{Clock, precise_ns};
-pub use files::{descriptors_max, memory_file, temporary_file};
+pub use files::{descriptors_max, memory_file, temporary_file, wait_until_writable};
 pub use fork::{has_forked, watch_forks};
 pub use last_resort::{report, report_panics};
 pub use lifeline::follow;

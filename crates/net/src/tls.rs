@@ -10,6 +10,7 @@ mod failure;
 mod key_kind;
 mod pacing;
 mod pair;
+mod resumption;
 mod revocation;
 mod sealing;
 mod selection;

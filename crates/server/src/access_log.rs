@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use net::{Peer, Poller, TlsDetails};
 
 use self::line::Now;
-use self::loss::{Loss, Losses};
+use self::loss::{Lose as _, Loss, Losses};
 use self::selection::Draws;
 use self::writer::{Work, write_blocks};
 use crate::app::head::Head;
@@ -36,6 +36,15 @@ pub(crate) const CLIENT_CLOSED_REQUEST: u16 = 499;
 const BLOCK_BYTES: usize = 65_536;
 const BLOCKS_MAX: usize = 32;
 
+/// In which file the log continues.
+enum Next {
+    Same,
+    /// In this one, after `block`.
+    AfterBlock(File),
+    /// In this one: everything before it is queued.
+    Other(File),
+}
+
 /// The reactor's side of the log.
 pub struct AccessLog {
     format: LogFormat,
@@ -48,8 +57,7 @@ pub struct AccessLog {
     dropped_total: u64,
     /// What the writing thread could not write.
     losses: Arc<Losses>,
-    /// The file in which the log continues after `block`.
-    next: Option<File>,
+    next: Next,
     queue: Option<SyncSender<Work<File>>>,
     finished: Receiver<()>,
 }
@@ -79,7 +87,7 @@ impl AccessLog {
             dropped: 0,
             dropped_total: 0,
             losses,
-            next: None,
+            next: Next::Same,
             queue: Some(queue),
             finished,
         })
@@ -169,39 +177,51 @@ impl AccessLog {
 
     /// Continues in another file, after the lines that were added before. No line is lost or split.
     pub(crate) fn reopen(&mut self, file: File) {
-        self.next = Some(file);
+        self.next = Next::AfterBlock(file);
         self.flush();
     }
 
     /// Passes the buffered lines to the writing thread, if it has room.
     pub(crate) fn flush(&mut self) {
-        if !self.block.is_empty() {
-            self.flush_block();
-        }
-        if self.next.is_some() && self.block.is_empty() {
+        self.flush_next();
+        // Lines do not overtake the change of files that precedes them, however full the queue is.
+        let is_ahead = !matches!(self.next, Next::Other(_));
+        let is_queued = is_ahead && (self.block.is_empty() || self.flush_block());
+        if is_queued && let Next::AfterBlock(file) = std::mem::replace(&mut self.next, Next::Same) {
+            self.next = Next::Other(file);
             self.flush_next();
         }
     }
 
-    #[cold]
     fn flush_next(&mut self) {
-        if let (Some(queue), Some(file)) = (&self.queue, self.next.take())
-            && let Err(TrySendError::Full(Work::Reopen(file))) = queue.try_send(Work::Reopen(file))
-        {
-            self.next = Some(file);
-        }
+        self.next = match (std::mem::replace(&mut self.next, Next::Same), &self.queue) {
+            (Next::Other(file), Some(queue)) => match queue.try_send(Work::Reopen(file)) {
+                Err(TrySendError::Full(Work::Reopen(file))) => Next::Other(file),
+                _ => Next::Same,
+            },
+            (next, _) => next,
+        };
     }
 
-    fn flush_block(&mut self) {
-        let Some(queue) = &self.queue else { return };
+    /// Queues the lines of `block`; returns false if there is no room.
+    fn flush_block(&mut self) -> bool {
+        let Some(queue) = &self.queue else {
+            return false;
+        };
         let block = std::mem::take(&mut self.block);
+        let lines = lines_of(&block);
+        self.losses.wait_for(lines);
         if let Err(TrySendError::Full(Work::Lines(block))) = queue.try_send(Work::Lines(block)) {
+            self.losses.written(lines);
             self.block = block;
-        } else if self.dropped > 0 {
+            return false;
+        }
+        if self.dropped > 0 {
             let dropped = std::mem::take(&mut self.dropped);
             let notice = self.format.form.notice(dropped, Loss::Dropped);
             self.block.extend_from_slice(notice.as_bytes());
         }
+        true
     }
 
     /// Gives the writer one second for the queued lines: a stalled log must not keep a worker from exiting. Returns as
@@ -226,7 +246,8 @@ impl AccessLog {
             .recv_timeout(end.saturating_duration_since(Instant::now()));
         let mut reports = self.take_reports();
         let left = std::mem::take(&mut self.block);
-        self.dropped_total += left.iter().filter(|byte| **byte == b'\n').count() as u64;
+        // Lines that the abandoned thread has not finished: it may still write some of them.
+        self.dropped_total += lines_of(&left) + self.losses.waiting_lines();
         if self.dropped_total > 0 {
             let lines = self.dropped_total;
             reports.push(format!(
@@ -235,6 +256,11 @@ impl AccessLog {
         }
         reports
     }
+}
+
+/// How many lines end in `bytes`.
+fn lines_of(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 impl Drop for AccessLog {
@@ -268,6 +294,63 @@ mod tests {
         }
         drop(log);
         assert_eq!(std::io::read_to_string(second).unwrap().lines().count(), 2);
+    }
+
+    #[test]
+    fn a_log_that_is_slower_than_the_requests_changes_its_file() {
+        let pipes = [(); 2].map(|()| std::io::pipe().unwrap());
+        let [(first, old), (mut second, new)] =
+            pipes.map(|(reader, writer)| (reader, File::from(std::os::fd::OwnedFd::from(writer))));
+        let mut log = AccessLog::new(old, LogFormat::combined(), Selection::default()).unwrap();
+        while log.dropped == 0 {
+            add(&mut log);
+        }
+        log.reopen(new);
+        // The queue is full again whenever a block of it is written.
+        let reading = std::thread::spawn(move || std::io::read_to_string(first));
+        let is_in_other = (0..50_000_000).any(|_| {
+            add(&mut log);
+            reading.is_finished()
+        });
+        assert!(is_in_other);
+        let mut line = [0; 8];
+        std::io::Read::read_exact(&mut second, &mut line).unwrap();
+        // The first line may be the number of those that were dropped.
+        assert!([b"192.0.2.", b"bolide: "].contains(&&line), "{line:?}");
+        drop(second);
+    }
+
+    #[test]
+    fn what_a_stalled_log_has_not_written_at_its_end_is_counted() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let mut log = AccessLog::new(file, LogFormat::combined(), Selection::default()).unwrap();
+        for _ in 0..20_000 {
+            add(&mut log);
+        }
+        let reports = log.finish();
+        let [report] = &reports[..] else {
+            panic!("{reports:?}")
+        };
+        let counted: usize = report.split(' ').next().unwrap().parse().unwrap();
+        // The pipe holds 64 KiB, and a block that was partly written is counted as a whole.
+        assert!((19_000..=20_000).contains(&counted), "{counted}");
+        drop(reader);
+    }
+
+    #[test]
+    fn a_pipe_that_does_not_block_loses_nothing() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let mut log = AccessLog::new(file, LogFormat::combined(), Selection::default()).unwrap();
+        for _ in 0..10_000 {
+            add(&mut log);
+        }
+        let reading = std::thread::spawn(move || std::io::read_to_string(reader));
+        assert_eq!(log.finish(), Vec::<String>::new());
+        drop(log);
+        assert_eq!(reading.join().unwrap().unwrap().lines().count(), 10_000);
     }
 
     #[test]

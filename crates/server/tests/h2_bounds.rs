@@ -345,6 +345,38 @@ fn a_stop_responds_503_to_what_has_not_begun() {
 }
 
 #[test]
+fn a_stop_sends_what_the_socket_accepts() {
+    let mut it = Connected::new();
+    it.client.open_everything();
+    it.settle();
+    let long: Vec<u32> = (0..3)
+        .map(|number| {
+            it.client
+                .open("GET", &format!("/later/long/{number}"), true)
+        })
+        .collect();
+    let short: Vec<u32> = (0..8)
+        .map(|number| it.client.open("GET", &format!("/later/{number}"), true))
+        .collect();
+    it.settle();
+    let content = "x".repeat(40_000);
+    for number in 0..long.len() {
+        let id = it.server.exchange(&format!("/later/long/{number}"));
+        it.server.respond(id, &content);
+    }
+    let unfinished = it.server.worker.stop();
+    assert_eq!((unfinished.refused, unfinished.cut), (8, 0));
+    it.client.receive();
+    for stream in long {
+        assert_eq!(it.client.streams[&stream].content.len(), 40_000);
+    }
+    for stream in short {
+        assert_eq!(it.status(stream), 503);
+        assert!(it.client.streams[&stream].is_complete, "{stream}");
+    }
+}
+
+#[test]
 fn a_stop_counts_complete_responses_whose_window_is_closed_as_truncated() {
     let mut it = Connected::new();
     it.client.announce_window(0);

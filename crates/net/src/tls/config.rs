@@ -13,6 +13,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::pair::{Pair, ServerPair};
+use super::resumption::DatedVerifier;
 use super::revocation::{self, RevocationList};
 use super::sealing::provider;
 use super::selection::Selection;
@@ -196,7 +197,8 @@ fn verifier(
         true => verifier.allow_unauthenticated(),
         false => verifier,
     };
-    Ok((verifier.build().map_err(unusable)?, lists))
+    let verifier = DatedVerifier(verifier.build().map_err(unusable)?);
+    Ok((Arc::new(verifier), lists))
 }
 
 fn roots(authorities: &[u8]) -> Result<RootCertStore, TlsError> {

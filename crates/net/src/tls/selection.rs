@@ -65,6 +65,14 @@ impl Selection {
         &self.pairs
     }
 
+    /// The pairs for a client that asks for no name, or for one that no certificate has: the first one, and those that share its first name,
+    /// which may have another kind of key.
+    fn for_others(&self) -> &[usize] {
+        let first = self.pairs.first().and_then(|pair| pair.names.first());
+        let same = first.and_then(|name| self.by_name.get(name));
+        same.map_or(&[0], Vec::as_slice)
+    }
+
     /// The pairs for a name; empty if no certificate has it. A wildcard stands for one label (RFC 9525 section 6.3).
     fn named(&self, name: &str) -> &[usize] {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
@@ -80,13 +88,16 @@ impl Selection {
 impl ResolvesServerCert for Selection {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let named = hello.server_name().map_or(&[][..], |name| self.named(name));
-        let named = named.iter().filter_map(|index| self.pairs.get(*index));
+        let indexes = match named {
+            [] => self.for_others(),
+            named => named,
+        };
+        let candidates = indexes.iter().filter_map(|index| self.pairs.get(*index));
         let schemes = hello.signature_schemes();
-        let mut usable = named
+        let mut usable = candidates
             .clone()
             .filter(|pair| pair.key.key.choose_scheme(schemes).is_some());
-        let first = || named.clone().next().or_else(|| self.pairs.first());
-        let pair = usable.next().or_else(first)?;
+        let pair = usable.next().or_else(|| candidates.clone().next())?;
         CHOSEN.set(Some(Box::new(Chosen {
             name: hello.server_name().map(str::to_owned),
             key: Arc::clone(&pair.key),
@@ -146,5 +157,17 @@ mod tests {
         let selection =
             Selection::new(vec![pair(&["a.test"]), pair(&["a.test", "A.test"])]).unwrap();
         assert_eq!(selection.named("a.test"), [0, 1]);
+    }
+
+    #[test]
+    fn a_client_without_a_known_name_gets_the_first_pair_or_one_of_the_same_name() {
+        let all = [
+            pair(&["a.test", "b.test"]),
+            pair(&["b.test"]),
+            pair(&["a.test"]),
+        ];
+        assert_eq!(Selection::new(all.into()).unwrap().for_others(), [0, 2]);
+        let unnamed = Selection::new(vec![pair(&[]), pair(&["a.test"])]).unwrap();
+        assert_eq!(unnamed.for_others(), [0]);
     }
 }

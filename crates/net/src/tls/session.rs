@@ -26,6 +26,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 
 use super::pacing::Pacing;
+use super::resumption;
 use super::sealing::Encryption;
 use super::selection::Chosen;
 use super::shared::{self, Output, Room};
@@ -72,6 +73,8 @@ pub(crate) struct Session {
     connection: Option<Connection>,
     /// The server's certificate, since the client has asked for one.
     chosen: Option<Box<Chosen>>,
+    /// Until when a server lets its client resume the session, as far as is known, in seconds since 1970.
+    resumable_until_s: u64,
     phase: Phase,
     /// Why it failed, until that is reported.
     failure: Option<io::Error>,
@@ -128,6 +131,7 @@ impl Session {
             config,
             connection: None,
             chosen: None,
+            resumable_until_s: u64::MAX,
             phase: Phase::Waiting,
             failure: None,
             is_over_reported: false,
@@ -314,7 +318,7 @@ impl Session {
         }
     }
 
-    /// Processes records of the handshake, and remembers which certificate the client gets.
+    /// Processes records of the handshake, and remembers which certificate the client gets, and for how long it may resume the session.
     fn shake_hands<R: Room + ?Sized>(
         &mut self,
         records: &mut [u8],
@@ -322,7 +326,10 @@ impl Session {
         copied: usize,
         output: &mut Output,
     ) -> Pass {
-        let (pass, chosen) = Chosen::within(|| self.process(records, room, copied, output));
+        let until_s = self.resumable_until_s;
+        let process = || Chosen::within(|| self.process(records, room, copied, output));
+        let ((pass, chosen), until_s) = resumption::within(until_s, process);
+        self.resumable_until_s = until_s;
         if chosen.is_some() {
             self.chosen = chosen;
         }

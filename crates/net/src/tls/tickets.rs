@@ -14,6 +14,8 @@ use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::{hmac, rand};
 use rustls::server::ProducesTickets;
 
+use super::resumption;
+
 /// A ticket is accepted in its own period and the next one, so for 6 to 12 hours.
 const PERIOD: Duration = Duration::from_secs(6 * 60 * 60);
 const NAME_BYTES: usize = 16;
@@ -163,16 +165,27 @@ impl ProducesTickets for Ticketer {
     }
 
     fn lifetime(&self) -> u32 {
-        2 * PERIOD.as_secs() as u32
+        resumption::LIFETIME.as_secs() as u32
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.secret.encrypt_at(Instant::now(), plain, &self.context)
+        let until_s = resumption::until_s();
+        let state = [&until_s.to_be_bytes(), plain].concat();
+        self.secret
+            .encrypt_at(Instant::now(), &state, &self.context)
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.secret
-            .decrypt_at(Instant::now(), cipher, &self.context)
+        let state = self
+            .secret
+            .decrypt_at(Instant::now(), cipher, &self.context)?;
+        let (until_s, plain) = state.split_first_chunk()?;
+        let until_s = u64::from_be_bytes(*until_s);
+        if until_s <= resumption::now_s() {
+            return None;
+        }
+        resumption::limit(until_s);
+        Some(plain.to_vec())
     }
 }
 
@@ -210,6 +223,30 @@ mod tests {
                 expected,
                 "{seconds}"
             );
+        }
+    }
+
+    #[test]
+    fn a_ticket_of_a_resumed_session_is_valid_for_as_long_as_its_first_one() {
+        let ticketer = Ticketer {
+            secret: Arc::new(TicketSecret::new().unwrap()),
+            context: Vec::new(),
+        };
+        let now_s = resumption::now_s();
+        let encrypt = |until_s| resumption::within(until_s, || ticketer.encrypt(b"state").unwrap());
+        let decrypt = |ticket: &[u8]| resumption::within(u64::MAX, || ticketer.decrypt(ticket));
+        let (first, _) = encrypt(u64::MAX);
+        let (state, until_s) = decrypt(&first);
+        assert_eq!(state.unwrap(), b"state");
+        let lifetime_s = resumption::LIFETIME.as_secs();
+        assert!((now_s + lifetime_s..=now_s + lifetime_s + 5).contains(&until_s));
+        for earlier_s in [until_s - 1, now_s + 100] {
+            let (ticket, kept_s) = encrypt(earlier_s);
+            assert_eq!(kept_s, earlier_s);
+            assert_eq!(decrypt(&ticket), (Some(b"state".to_vec()), earlier_s));
+        }
+        for past_s in [now_s, 0] {
+            assert_eq!(decrypt(&encrypt(past_s).0), (None, u64::MAX));
         }
     }
 

@@ -80,6 +80,18 @@ fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
     Certificate::read(certificate).is_some_and(|it| it.issuer() == it.subject())
 }
 
+/// Whether `now` is within the dates of a certificate.
+fn verify_dates(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {
+    let validity = Certificate::read(certificate).and_then(|it| it.validity());
+    let (first, last) = validity.ok_or(CertificateError::BadEncoding)?;
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    match now {
+        _ if now < first => Err(CertificateError::NotValidYet),
+        _ if now > last => Err(CertificateError::Expired),
+        _ => Ok(()),
+    }
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -96,6 +108,7 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         }
         if trusted.authorities.contains(certificate) {
+            verify_dates(certificate, now)?;
             verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
         } else {
             let chains = &trusted.chains;

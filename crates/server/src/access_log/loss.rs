@@ -37,8 +37,10 @@ impl Form {
     }
 }
 
-/// What the writing thread says about lines that it could not write.
+/// What the writing thread says about lines that it was to write.
 pub(super) trait Lose {
+    /// So many lines are done: they were written, or counted as lost.
+    fn written(&self, lines: u64);
     /// Counts lines.
     fn add(&self, lines: u64);
     /// Reports something, at warning level.
@@ -48,6 +50,8 @@ pub(super) trait Lose {
 /// What the writing thread has said, for the reactor.
 pub(super) struct Losses {
     lines: AtomicU64,
+    /// Lines that were queued and are not done.
+    waiting: AtomicU64,
     has_reports: AtomicBool,
     reports: Mutex<Vec<String>>,
     waker: Waker,
@@ -59,6 +63,7 @@ impl Losses {
     pub(super) fn new() -> io::Result<Losses> {
         Ok(Losses {
             lines: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
             has_reports: AtomicBool::new(false),
             reports: Mutex::default(),
             waker: Waker::new()?,
@@ -78,6 +83,16 @@ impl Losses {
         self.lines.load(Ordering::Relaxed)
     }
 
+    /// So many lines are queued.
+    pub(super) fn wait_for(&self, lines: u64) {
+        self.waiting.fetch_add(lines, Ordering::Relaxed);
+    }
+
+    /// How many lines were queued and are not done.
+    pub(super) fn waiting_lines(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Takes what was reported; each pass asks.
     #[inline]
     pub(super) fn take_reports(&self) -> Vec<String> {
@@ -91,6 +106,10 @@ impl Losses {
 }
 
 impl Lose for Losses {
+    fn written(&self, lines: u64) {
+        self.waiting.fetch_sub(lines, Ordering::Relaxed);
+    }
+
     fn add(&self, lines: u64) {
         if lines > 0 {
             self.lines.fetch_add(lines, Ordering::Relaxed);

@@ -1,14 +1,29 @@
 //! The thread that writes the access log.
 
+use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd as _;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use super::format::Form;
+use super::lines_of;
 use super::loss::{Lose, Loss};
 
 /// Failures within this time of a report are not reported, only counted.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// Where the lines go.
+pub(super) trait Sink: Write {
+    /// Waits until it accepts more: it is a pipe that another process has made non-blocking.
+    fn wait(&mut self) -> std::io::Result<()>;
+}
+
+impl Sink for File {
+    fn wait(&mut self) -> std::io::Result<()> {
+        net::wait_until_writable(self.as_fd())
+    }
+}
 
 /// What the writing thread does next.
 pub(super) enum Work<F> {
@@ -20,7 +35,7 @@ pub(super) enum Work<F> {
 
 /// Writes blocks as they arrive. While the log cannot be written (closed pipe, full disk), its lines are counted and lost. The loss is
 /// reported once; serving goes on.
-pub(super) fn write_blocks<F: Write>(
+pub(super) fn write_blocks<F: Sink>(
     mut file: F,
     works: &Receiver<Work<F>>,
     form: &Form,
@@ -44,6 +59,7 @@ pub(super) fn write_blocks<F: Write>(
             is_torn = is_torn_after(&notice, rest, is_torn);
             if rest > 0 {
                 lost += news.lose(&block);
+                losses.written(lines_of(&block));
                 continue;
             }
             news.recovered();
@@ -57,6 +73,7 @@ pub(super) fn write_blocks<F: Write>(
         }
         lost += news.lose(block.get(block.len() - rest..).unwrap_or_default());
         is_torn = is_torn_after(&block, rest, is_torn);
+        losses.written(lines_of(&block));
     }
     news.ended();
 }
@@ -83,7 +100,7 @@ impl<L: Lose> News<'_, L> {
 
     /// Counts the lines in `bytes`, which are lost, and returns how many they are.
     fn lose(&mut self, bytes: &[u8]) -> u64 {
-        let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let lines = lines_of(bytes);
         self.losses.add(lines);
         self.lines += lines;
         lines
@@ -120,12 +137,17 @@ impl<L: Lose> News<'_, L> {
 }
 
 /// Writes as much as possible; returns how many bytes are left, and why.
-fn write_most(file: &mut impl Write, bytes: &[u8]) -> (usize, Option<std::io::Error>) {
+fn write_most(file: &mut impl Sink, bytes: &[u8]) -> (usize, Option<std::io::Error>) {
     let mut rest = bytes;
     while !rest.is_empty() {
         match file.write(rest) {
             Ok(written @ 1..) => rest = rest.get(written..).unwrap_or_default(),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if let Err(error) = file.wait() {
+                    return (rest.len(), Some(error));
+                }
+            }
             Ok(_) => return (rest.len(), Some(ErrorKind::WriteZero.into())),
             Err(error) => return (rest.len(), Some(error)),
         }
@@ -176,6 +198,12 @@ mod tests {
         }
     }
 
+    impl Sink for Disk<'_> {
+        fn wait(&mut self) -> std::io::Result<()> {
+            unreachable!("it is full, or it accepts something")
+        }
+    }
+
     /// What was said, and what happens then.
     #[derive(Default)]
     struct Said<'a> {
@@ -185,6 +213,8 @@ mod tests {
     }
 
     impl Lose for Said<'_> {
+        fn written(&self, _: u64) {}
+
         fn add(&self, lines: u64) {
             self.lines.set(self.lines.get() + lines);
         }

@@ -483,6 +483,13 @@ impl Inbound {
         self.update_pace(context);
     }
 
+    /// The response has been sent, and the rest of the content is still to be discarded: the time for which the response took was not the
+    /// peer's.
+    pub(crate) fn outlast_response(&mut self, context: &Context) {
+        let now_ms = context.clock.now_ms();
+        self.pace.extend(self.discarded_since_ms, now_ms);
+    }
+
     /// Whether more of a content that is discarded is to be accepted. Many clients read the response only after they have sent everything,
     /// so this lasts as long as a connection lingers.
     pub(crate) fn may_discard(&self, context: &Context) -> bool {

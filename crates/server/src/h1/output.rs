@@ -303,12 +303,13 @@ impl H1 {
         while part.is_empty() {
             match turn.app.pull(front.exchange.id, &mut part) {
                 // Parts may be empty, but not without end while other connections wait for their turns.
-                Pulled::More if part.is_empty() && *budget > EMPTY_PART_BYTES => {
-                    *budget -= EMPTY_PART_BYTES
-                }
                 Pulled::More if part.is_empty() => {
-                    *budget = 0;
-                    return true;
+                    let context = &mut *turn.context;
+                    *budget = budget.saturating_sub(EMPTY_PART_BYTES);
+                    if *budget == 0 || context.share.is_used_by_request(&mut context.clock) {
+                        *budget = 0;
+                        return true;
+                    }
                 }
                 Pulled::More => {}
                 Pulled::End => {

@@ -247,7 +247,7 @@ impl H2 {
     ) -> Fate {
         let before = *unfinished;
         let was_full = turn.link.is_full();
-        let mut complete = Vec::new();
+        let (mut complete, mut refused) = (Vec::new(), Vec::new());
         let ids: Vec<u32> = self.streams.iter().map(|stream| stream.id).collect();
         for id in ids {
             let Some(index) = self.index_of(id) else {
@@ -261,6 +261,7 @@ impl H2 {
                 Progress::Cut => {}
                 Progress::Waiting => {
                     unfinished.refused += 1;
+                    refused.push(id);
                     self.refuse_for_stop(turn, index);
                 }
                 Progress::Pushed | Progress::Pulled => {
@@ -272,7 +273,8 @@ impl H2 {
         if !self.leaving.is_final() {
             self.say_last(turn);
         }
-        self.emit(turn);
+        self.emit_first_of(turn, &refused);
+        self.send_written(turn);
         let is_unsent = |id: &&u32| {
             let stream = self.index_of(**id).and_then(|at| self.streams.get(at));
             // Its end may be in a frame that waits for the socket.
@@ -291,6 +293,19 @@ impl H2 {
             let _ = turn.link.flush(turn.context, false);
         }
         self.abandon(turn, Abort::Disconnected)
+    }
+
+    /// Moves the short responses of these streams to the send buffer, before the long ones of others.
+    fn emit_first_of<A: App>(&mut self, turn: &mut Turn<'_, A>, ids: &[u32]) {
+        if turn.link.is_full() {
+            return;
+        }
+        self.out(turn);
+        for id in ids {
+            if let Some(index) = self.index_of(*id) {
+                self.emit_from(turn, index);
+            }
+        }
     }
 
     fn refuse_for_stop<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {

@@ -23,6 +23,7 @@ use super::{H2, Leaving, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::Progress;
+use crate::exchange::content::Taker;
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
 use crate::response::Response;
@@ -219,13 +220,18 @@ impl H2 {
     }
 }
 
-/// While content of one stream arrives, that of others cannot: the whole frame has a deadline.
+/// While content of one stream arrives, that of others cannot: the whole frame has a deadline. Content that nobody reads is due only when the
+/// response has been sent, and [`H2::response_was_sent`] gives it time then.
 fn content_deadline_ms(h2: &H2, stream: &Stream, context: &Context) -> u64 {
-    if h2.arriving_stream().is_some_and(|id| id != stream.id) {
+    let Some(inbound) = &stream.inbound else {
         return u64::MAX;
+    };
+    let is_unread = stream.exchange.is_ended() || matches!(inbound.taker, Taker::Nobody);
+    let is_responding = is_unread && !stream.encoding.has_ended;
+    match is_responding || h2.arriving_stream().is_some_and(|id| id != stream.id) {
+        true => u64::MAX,
+        false => inbound.deadline_ms(context),
     }
-    let inbound = stream.inbound.as_ref();
-    inbound.map_or(u64::MAX, |inbound| inbound.deadline_ms(context))
 }
 
 fn handler_deadline_ms(_: &H2, stream: &Stream, _: &Context) -> u64 {

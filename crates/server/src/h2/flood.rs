@@ -57,6 +57,16 @@ impl Flood {
         self.unreturned_bytes = unreturned_bytes.min(UNRETURNED_BYTES_MAX);
     }
 
+    /// Content was sent in a DATA frame, all that there was or as much as a window allowed. A window that allows less than pays for an update
+    /// is not progress.
+    #[inline]
+    pub(super) fn data_sent(&mut self, bytes: usize, is_all: bool) {
+        self.sent(bytes);
+        if is_all || bytes as u64 >= UPDATE_BYTES {
+            self.progress();
+        }
+    }
+
     /// A WINDOW_UPDATE: paid for by sent content, or a frame that is not progress. Returns false if it is one too many.
     #[must_use]
     pub(super) fn window_update(&mut self, limits: &Limits, now_ms: u64) -> bool {
@@ -124,6 +134,28 @@ mod tests {
         let paid = (0..).take_while(|_| flood.window_update(&limits, 0));
         let all = UNRETURNED_BYTES_MAX / UPDATE_BYTES + limits.h2_idle_frames_max;
         assert_eq!(paid.count() as u64, all);
+    }
+
+    #[test]
+    fn content_that_trickles_through_a_window_is_no_progress() {
+        let limits = Limits {
+            h2_idle_frames_max: 10,
+            ..Limits::default()
+        };
+        let frames = |bytes, is_all| {
+            let mut flood = Flood::default();
+            let round = |_: &u32| {
+                let is_allowed = flood.window_update(&limits, 0) && flood.idle_frame(&limits, 0);
+                flood.data_sent(bytes, is_all);
+                is_allowed
+            };
+            (0..1000).take_while(round).count()
+        };
+        assert!(frames(1, false) < 10);
+        assert!(frames(UPDATE_BYTES as usize - 1, false) < 20);
+        // One event at a time, each of which is returned.
+        assert_eq!(frames(1, true), 1000);
+        assert_eq!(frames(UPDATE_BYTES as usize, false), 1000);
     }
 
     #[test]

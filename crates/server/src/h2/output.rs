@@ -195,13 +195,13 @@ impl H2 {
                     return self.lacks_room(turn, index);
                 }
                 let part = unsent.get(..count).unwrap_or_default();
+                let is_all = count == unsent.len();
                 let start = out.len();
                 frame::push_data(out, id, part, false);
                 stream.note_sent(count);
                 stream.send_window.use_up(count);
                 self.send_window.use_up(count);
-                self.flood.sent(count);
-                self.flood.progress();
+                self.flood.data_sent(count, is_all);
                 self.priorities.sent_bytes += count as u64;
                 stream.earn(count, &turn.context.timeouts, turn.context.clock.now_ms());
                 if !stream.has_unsent() && stream.end() == End::Content {
@@ -274,8 +274,9 @@ impl H2 {
         let Some(stream) = self.streams.get_mut(index) else {
             return false;
         };
-        if let Some(inbound) = &stream.inbound {
+        if let Some(inbound) = &mut stream.inbound {
             if !inbound.is_complete && stream.receive_window.is_open() {
+                inbound.outlast_response(turn.context);
                 return false;
             }
             if !inbound.is_complete {
@@ -318,13 +319,13 @@ impl H2 {
         }
         part.offset += count as u64;
         part.length -= count as u64;
-        if part.length == 0 {
+        let is_all = part.length == 0;
+        if is_all {
             stream.exchange.out.end_file();
         }
         stream.send_window.use_up(count);
         self.send_window.use_up(count);
-        self.flood.sent(count);
-        self.flood.progress();
+        self.flood.data_sent(count, is_all);
         self.priorities.sent_bytes += count as u64;
         stream.earn(count, &turn.context.timeouts, turn.context.clock.now_ms());
         stream.exchange.record.add_content(count as u64);
@@ -478,8 +479,10 @@ fn pull_from<A: App>(
         match pulled {
             // Parts may be empty, but not without end while others wait for their turns.
             Pulled::More if part.is_empty() => {
+                let context = &mut *turn.context;
                 *budget = budget.saturating_sub(EMPTY_PART_BYTES);
-                if *budget == 0 {
+                if *budget == 0 || context.share.is_used_by_request(&mut context.clock) {
+                    *budget = 0;
                     return;
                 }
             }

@@ -71,6 +71,8 @@ impl H2 {
         let stream = index.and_then(|index| self.streams.get_mut(index));
         if let (Some(stream), Some(priority)) = (stream, priority) {
             stream.priority = priority;
+            // Others do not wait until a WebSocket ends.
+            stream.priority.is_incremental |= stream.carried.is_some();
         }
         Ok(())
     }

@@ -212,10 +212,6 @@ impl H2 {
                 self.call(turn, new, head, Content::Whole(b""));
                 Ok(0)
             }
-            BodyLength::Known(1..) if new.is_last => Err(malformed(
-                new.stream,
-                "Content-Length announces content and there is none",
-            )),
             BodyLength::Known(length) if length > turn.context.bounds.body_bytes_max => {
                 self.refuse(turn, new, Known::Head(head), (413, CONTENT_TOO_LONG));
                 Ok(0)

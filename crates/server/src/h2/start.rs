@@ -201,8 +201,11 @@ impl H2 {
         };
         let bytes = held.len() as u32;
         inbound.continue_from(held, total_bytes, turn.context);
+        let is_discarded = matches!(inbound.taker, Taker::Nobody);
         if inbound.is_collected() {
             self.give_window_of_call(turn, index, bytes);
+        } else if is_discarded && bytes > 0 {
+            self.give_stream_window(index, bytes, turn.context);
         }
     }
 

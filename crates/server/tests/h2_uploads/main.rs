@@ -243,3 +243,60 @@ fn content_is_discarded_for_half_a_minute_after_its_response() {
     it.settle();
     assert_eq!(it.client.streams[&next].content, b"/next");
 }
+
+/// A client may read all of a response before it sends what nobody reads, or give that up.
+#[test]
+fn a_response_that_nobody_needs_content_for_is_sent_as_a_whole_before_content_is_late() {
+    for target in ["/big/400000", "/pull/400"] {
+        let mut it = Connected::new();
+        it.server.worker.app.pull_bytes = 1000;
+        let upload = it.client.open("POST", target, false);
+        it.settle();
+        let mut seconds = 0;
+        while !it.client.streams[&upload].is_complete {
+            assert_eq!(
+                it.client.streams[&upload].reset, None,
+                "{target}: {seconds}"
+            );
+            it.client.give(upload, 16_384);
+            it.client.give(0, 16_384);
+            it.settle();
+            it.advance(1_000);
+            it.settle();
+            seconds += 1;
+        }
+        assert!(seconds > 10, "{target}: {seconds}");
+        assert_eq!(it.client.streams[&upload].content.len(), 400_000);
+        for _ in 0..4 {
+            it.advance(1_000);
+            it.settle();
+            assert_eq!(it.client.streams[&upload].reset, None, "{target}");
+        }
+        it.advance(2_000);
+        it.settle();
+        let reset = it.client.streams[&upload].reset;
+        assert_eq!(reset, Some(ErrorCode::NO_ERROR), "{target}");
+    }
+}
+
+/// The request waits for a place, its window is used up, and then it is not read.
+#[test]
+fn content_that_arrived_before_its_request_was_started_is_discarded_too() {
+    let mut it = Connected::with(|config| config.admission.limits.concurrency_max = 1);
+    let first = it.client.open("GET", "/later", true);
+    it.settle();
+    let upload = it.client.open("POST", "/early", false);
+    it.settle();
+    let window = send_content(&mut it, upload, usize::MAX);
+    assert!(window < 1 << 20, "it waits: {window}");
+    let id = it.server.worker.app.running.remove(0);
+    it.server.respond(id, "done");
+    it.settle();
+    assert_eq!(it.status(first), 200);
+    assert!(it.client.streams[&upload].is_complete);
+    assert_eq!(it.client.streams[&upload].reset, None);
+    assert_eq!(send_content(&mut it, upload, 1 << 20), 1 << 20);
+    it.client.data(upload, b"", true);
+    it.settle();
+    assert_eq!(it.client.streams[&upload].reset, None);
+}
