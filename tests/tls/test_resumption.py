@@ -97,8 +97,8 @@ def test_a_session_ends_with_its_client_s_certificate(
     ca = authority.write(tmp_path / "ca.pem")
     options = ("--client-ca", str(ca), "--client-certificate", "required")
     server = start("seen_native.py", *files.options, *options, cwd=SEEN)
-    expires = time.time() + 6
-    short = authority.issue(tmp_path, "client.test", days=6 / 86_400)
+    expires = time.time() + 10
+    short = authority.issue(tmp_path, "client.test", days=10 / 86_400)
     client = authority.client(short)
     client.maximum_version = ssl.TLSVersion[version]
     session = session_of(server, client)

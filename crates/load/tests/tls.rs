@@ -389,6 +389,24 @@ fn a_self_signed_authority_is_trusted_as_a_server_if_it_is_given() {
 }
 
 #[test]
+fn the_dates_of_a_certificate_that_is_given_itself_are_verified() {
+    let day = rcgen::date_time_ymd;
+    for (from, to, cause, text) in [
+        (day(2020, 1, 1), day(2021, 1, 1), "expired", "expired"),
+        (
+            day(2090, 1, 1),
+            day(2091, 1, 1),
+            "not_yet_valid",
+            "not valid yet",
+        ),
+    ] {
+        let pair = made(|it| (it.not_before, it.not_after) = (from, to));
+        let address = secure(config(&pair, rustls::DEFAULT_VERSIONS, None), respond);
+        assert_fails(tls(Some(&pair.0)), address, cause, text);
+    }
+}
+
+#[test]
 fn a_client_presents_its_certificate() {
     let (pair, client) = (made(|_| {}), made(|_| {}));
     for versions in [&[&version::TLS13], &[&version::TLS12]] {

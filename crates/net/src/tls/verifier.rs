@@ -4,6 +4,7 @@
 //! as OpenSSL does: a self-signed certificate usually says that it is an authority, which webpki does not accept of a server.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -80,14 +81,18 @@ fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
     Certificate::read(certificate).is_some_and(|it| it.issuer() == it.subject())
 }
 
-/// Whether `now` is within the dates of a certificate.
-fn verify_dates(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {
+/// Whether `time` is within the dates of a certificate.
+fn verify_dates(certificate: &CertificateDer<'_>, time: UnixTime) -> Result<(), CertificateError> {
     let validity = Certificate::read(certificate).and_then(|it| it.validity());
     let (first, last) = validity.ok_or(CertificateError::BadEncoding)?;
-    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    match now {
-        _ if now < first => Err(CertificateError::NotValidYet),
-        _ if now > last => Err(CertificateError::Expired),
+    let since_1970 = |seconds: i64| {
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        UnixTime::since_unix_epoch(Duration::from_secs(seconds))
+    };
+    let (not_before, not_after) = (since_1970(first), since_1970(last));
+    match time {
+        _ if time < not_before => Err(CertificateError::NotValidYetContext { time, not_before }),
+        _ if time > not_after => Err(CertificateError::ExpiredContext { time, not_after }),
         _ => Ok(()),
     }
 }
