@@ -152,8 +152,7 @@ def _sessions(study: Study, ready: Sequence[Contestant], seed: int) -> list[Sess
     rounds = range(1, study.rounds + 1)
     if study.turn_s is None:
         return [Session("", slots(ready, study.workloads, rounds, seed))]
-    number = max(1, round((study.duration_s or 0) / study.turn_s))
-    return sessions(ready, study.workloads, rounds, number, seed)
+    return sessions(ready, study.workloads, rounds, study.turns, seed)
 
 
 def _turns(

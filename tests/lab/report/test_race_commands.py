@@ -157,7 +157,7 @@ def test_a_slower_machine_is_no_change_relative_to_the_ceiling() -> None:
     one, two = gather(sample_race.records()), gather(sample_race.records())
     for result in two.results:
         for figure in result.figures.values():
-            figure.__dict__["by_round"] = {n: rate / 2 for n, rate in figure.by_round.items()}
+            figure.__dict__["by_turn"] = {n: rate / 2 for n, rate in figure.by_turn.items()}
     assert {each.verdict for each in changes(one, two) if each.ratio} == {"slower"}
     relative = changes(one, two, is_relative=True)
     assert {each.verdict for each in relative if each.ratio} == {"no change"}

@@ -20,6 +20,7 @@ from bolide.lab.record.schema import (
     Workload,
 )
 from bolide.lab.report import markdown, page
+from bolide.lab.report.compare import changes
 from bolide.lab.report.requirement.judgement import Judgement, below, judged
 from bolide.lab.report.requirement.rows import tables
 from bolide.lab.report.summary import Race, Result, gather
@@ -63,20 +64,20 @@ def entry(name: str) -> Contestant:
     )
 
 
-def judgement(trials: list[Trial], **wanted: Any) -> Judgement:
+def judgement(trials: list[Trial], turns: int = 1, **wanted: Any) -> Judgement:
     """Return the judgement of one requirement of `a` against `b`."""
     fields = {"title": "R", "contestant": "a", "workload": LOAD.name, "against": "b"} | wanted
-    [found] = judged(gathered(trials, Requirement(**fields)))
+    [found] = judged(gathered(trials, Requirement(**fields), turns=turns))
     return found
 
 
-def gathered(trials: list[Trial], *wanted: Requirement) -> Result:
+def gathered(trials: list[Trial], *wanted: Requirement, turns: int = 1) -> Result:
     plan = Study(
         name="mine",
         title="Mine",
         document="",
-        rounds=1,
-        duration_s=1.0,
+        rounds=5,
+        duration_s=0.5 * turns,
         workloads=(LOAD,),
         published=(),
         turn_s=0.5,
@@ -102,6 +103,56 @@ def test_the_ratio_is_the_median_of_those_of_the_same_turns() -> None:
     value = judgement(found).value
     assert value is not None and (value.middle, value.low, value.high) == (3.0, 2.0, 4.0)
     assert (value.count, judgement(found).outcome) == (3, "shown")
+
+
+# The ratios of five starts with four turns each: what a start draws, all of its turns share.
+STARTS = [
+    [(200, 100), (210, 100), (190, 100), (200, 100)],
+    [(300, 100), (320, 100), (280, 100), (300, 100)],
+    [(250, 100), (252, 100), (248, 100), (900, 100)],
+    [(400, 100), (410, 100), (390, 100), (400, 100)],
+    [(100, 100), (100, 100), (100, 100), (100, 100)],
+]
+
+
+def test_a_start_counts_once_however_many_turns_it_has() -> None:
+    found = pairs(*(turn for start in STARTS for turn in start))
+    result = gathered(
+        found,
+        Requirement(title="R", contestant="a", workload=LOAD.name, against="b", at_least=2.5),
+        turns=4,
+    )
+    [each] = judged(result)
+    value = each.value
+    assert value is not None and each.outcome == "reached"
+    assert (value.middle, value.low, value.high) == pytest.approx((2.51, 1.0, 4.0))
+    assert (value.count, value.label) == (5, "range of 5 rounds")
+    [(_, table)] = tables(result)
+    cell = table.lines[0].cells[6]
+    assert (cell.text, cell.under) == ("1.00 to 4.00", "range of 5 rounds")
+    figure = result.figures[LOAD.name, "a"]
+    assert figure.rate is not None
+    assert (figure.rate.middle, figure.rate.low, figure.rate.high) == (251, 100, 400)
+    assert (figure.rounds, figure.by_round[2]) == (5, 300)
+    html = page.render(Race(None, [entry("a"), entry("b")], [result]), b"")
+    assert "Rounds: 5 of 2\u00a0s in 4 turns." in html
+    assert "Rounds were added" not in html
+
+
+def test_a_comparison_of_turns_has_as_many_rounds_as_starts() -> None:
+    """Twenty turns of five starts are five rounds, with which no test can find anything."""
+
+    def race(factor: float, rounds: int) -> Race:
+        turns = pairs(*((factor * a, b) for start in STARTS for a, b in start), (100, 100))
+        return Race(None, [], [gathered(turns[: 8 * rounds], turns=4)])
+
+    [own, other] = changes(race(1.0, 5), race(0.5, 5))
+    assert (own.contestant, own.verdict, own.p_value) == ("a", "unknown", None)
+    assert own.ratio is not None and (own.ratio.middle, own.ratio.count) == (0.5, 5)
+    assert other.verdict == "unknown"
+    [own, other] = changes(race(1.0, 6), race(0.5, 6))
+    assert own.ratio is not None and own.ratio.count == 6
+    assert own.p_value is not None
 
 
 @pytest.mark.parametrize(

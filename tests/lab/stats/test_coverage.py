@@ -11,7 +11,7 @@ import pytest
 
 from bolide.lab.stats.interval import CONFIDENCE, ROUNDS_MIN, coverage, depth, median_interval
 from bolide.lab.stats.paired_test import LEVEL, adjusted
-from bolide.lab.stats.ratio import paired
+from bolide.lab.stats.ratio import by_start, paired
 from bolide.lab.stats.stopping import is_narrow
 
 pytestmark = pytest.mark.slow
@@ -85,6 +85,52 @@ def test_rounds_until_an_interval_is_narrow_do_not_make_it_wrong(share: float) -
         assert found and found.low is not None and found.high is not None
         hits += found.low <= 100 <= found.high
     assert hits / 1000 >= 0.93
+
+
+TURNS = 4
+
+
+def _turns(dice: random.Random, starts: int) -> dict[int, float]:
+    """Return logarithms of ratios; starts differ by 3 %, turns of one start by 2 % (deviation)."""
+    found = {}
+    for start in range(starts):
+        drawn = dice.gauss(0, 0.03)
+        for turn in range(TURNS):
+            found[start * TURNS + turn + 1] = drawn + dice.gauss(0, 0.02)
+    return found
+
+
+@pytest.mark.parametrize("starts", [5, 7])
+def test_starts_that_differ_are_covered_by_one_value_each(starts: int) -> None:
+    """All turns as if they were independent: their interval misses the median far too often."""
+    dice = random.Random(f"starts {starts}")  # noqa: S311 - statistics, not a secret
+    hits = hits_of_turns = 0
+    for _ in range(TIMES):
+        turns = _turns(dice, starts)
+        found = median_interval([*by_start(turns, TURNS).values()])
+        pooled = median_interval([*turns.values()])
+        assert found and found.low is not None and found.high is not None and pooled
+        assert pooled.low is not None and pooled.high is not None
+        hits += found.low <= 0 <= found.high
+        hits_of_turns += pooled.low <= 0 <= pooled.high
+    stated = coverage(starts, depth(starts))
+    assert hits / TIMES == pytest.approx(stated, abs=_error(stated, TIMES))
+    assert hits_of_turns / TIMES < 0.85
+
+
+def test_equal_races_of_turns_differ_in_one_comparison_of_twenty() -> None:
+    """Signs of turns are not those of separate coins; those of the starts' medians are."""
+    dice = random.Random("turns")  # noqa: S311 - statistics, not a secret
+    times = 300
+    alarms = alarms_of_turns = 0
+    for _ in range(times):
+        rows = [_turns(dice, 7) for _ in range(10)]
+        alarms += min(adjusted([by_start(each, TURNS) for each in rows])) <= LEVEL
+    for _ in range(20):
+        rows = [_turns(dice, 7) for _ in range(10)]
+        alarms_of_turns += min(adjusted(rows)) <= LEVEL
+    assert alarms / times <= LEVEL + _error(LEVEL, times)
+    assert alarms_of_turns / 20 > 0.5
 
 
 def _races(dice: random.Random, rows: int, rounds: int) -> list[dict[int, float]]:

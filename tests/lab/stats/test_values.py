@@ -10,7 +10,7 @@ import pytest
 from bolide.lab.stats.histogram import merge, percentile, total
 from bolide.lab.stats.interval import coverage, depth, median_interval
 from bolide.lab.stats.noise import is_unstable, variation
-from bolide.lab.stats.ratio import deviation, geometric_mean, paired
+from bolide.lab.stats.ratio import by_start, deviation, geometric_mean, paired, start_of
 
 TWO = [5.0, 7.0]
 THREE = [100.0, 104.0, 98.0]
@@ -110,6 +110,14 @@ def test_paired_rounds_take_drift_out() -> None:
     found = paired(upper, {each: value / 1.25 for each, value in upper.items()})
     assert found is not None
     assert (found.low, found.middle, found.high) == pytest.approx((1.25, 1.25, 1.25))
+
+
+def test_turns_of_a_start_have_one_value() -> None:
+    turns = {1: 10.0, 2: 30.0, 3: 20.0, 4: 7.0, 9: 5.0, 8: 1.0}
+    assert by_start(turns, 3) == {1: 20.0, 2: 7.0, 3: 3.0}
+    assert by_start(turns, 1) == turns
+    assert [start_of(each, 4) for each in (1, 4, 5, 20)] == [1, 1, 2, 5]
+    assert start_of(0, 1) == 0
 
 
 def test_deviation() -> None:

@@ -193,6 +193,13 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     """Servers of a group run at the same time, and are loaded in turns of this time."""
     requirements: tuple[Requirement, ...] = ()
 
+    @property
+    def turns(self) -> int:
+        """How often a server is loaded after each start: once if it is not loaded in turns."""
+        if not self.turn_s:
+            return 1
+        return max(1, round((self.duration_s or 0.0) / self.turn_s))
+
 
 def demand_of(workload: Workload) -> tuple[object, ...]:
     """Return what a workload demands of a server, regardless of tool and duration."""
@@ -335,6 +342,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     workload: str
     contestant: str
     round: int
+    """In a study with turns, the number of the turn in the whole race, from 1."""
     tool: str
     tool_version: str | None
     command: list[str]

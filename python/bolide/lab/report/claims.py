@@ -16,8 +16,7 @@ from bolide.lab.record import service
 from bolide.lab.record.schema import Claim
 from bolide.lab.report import quantity
 from bolide.lab.report.summary import Figure, Result
-from bolide.lab.stats.interval import Interval
-from bolide.lab.stats.ratio import paired
+from bolide.lab.stats.interval import Interval, median_interval
 
 Outcome: TypeAlias = Literal["holds", "does not hold", "undecided", "not judged"]
 PHRASES: dict[Outcome, tuple[str, str]] = {
@@ -138,7 +137,7 @@ def _values(
             rate = figure.rate
             yield rate, f"{title}: {quantity.count(rate.middle)} requests/s{_ends(rate)}"
         for other in [against[place]] if is_own else against:
-            if ratio := paired(figure.by_round, other.by_round):
+            if ratio := median_interval([*figure.ratios_to(other).values()]):
                 beside = other.workload.name if is_own else other.contestant.title
                 times = quantity.times(ratio.middle)
                 yield ratio, f"{title}: {times} of {beside}{_ends(ratio, is_ratio=True)}"

@@ -1,7 +1,8 @@
 """Compares two races of the same studies: faster, slower, or no change. It prints nothing.
 
 The first round of one race is compared with the first of the other, and so on, by an exact test
-that is corrected for the number of rows. The test cannot distinguish a change of the machine
+that is corrected for the number of rows. A round of turns has one value, their median, because its
+servers were started once. The test cannot distinguish a change of the machine
 between the races from one of the servers. If both races measured the ceiling, this drift is known,
 and can be removed: shares of the ceiling are compared instead.
 """

@@ -162,13 +162,14 @@ def _filtered(contestant: Contestant, colours: dict[str, str]) -> dict[str, str]
 def _study(result: Result, colours: dict[str, str]) -> dict[str, Any]:
     study = result.study
     seconds = f" of {study.duration_s:g}\u00a0s" if study.duration_s else ""
-    rounds = max(len(figure.trials) for figure in result.figures.values())
+    rounds = max(figure.rounds for figure in result.figures.values())
+    turns = f" in {study.turns} turns" if study.turns > 1 else ""
     about = f"{study.document}. " if study.document else ""
     verdicts = claims.verdicts(result)
     return {
         "name": study.name,
         "title": study.title,
-        "about": f"{about}Rounds: {rounds}{seconds}.",
+        "about": f"{about}Rounds: {rounds}{seconds}{turns}.",
         "pictures": charts.opening(result, colours),
         "verdict": claims.sentence(verdicts),
         "claims": verdicts,

@@ -6,7 +6,7 @@ It has medians over rounds, ratios of the same rounds, and merged histograms. It
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
@@ -26,7 +26,7 @@ from bolide.lab.record.schema import (
 )
 from bolide.lab.stats import histogram, noise
 from bolide.lab.stats.interval import Interval, median_interval
-from bolide.lab.stats.ratio import by_round, deviation, paired
+from bolide.lab.stats.ratio import by_round, by_start, deviation, start_of
 
 NOISY_SHARE_MAX = 0.2
 """Share of noisy trials above which the report begins with a warning."""
@@ -40,6 +40,8 @@ class Figure:
     workload: Workload
     contestant: Contestant
     trials: Sequence[Trial]
+    turns: int = 1
+    """Trials of each round, in which the server is started once; `Trial.round` counts them."""
 
     @cached_property
     def valid(self) -> list[Trial]:
@@ -52,9 +54,29 @@ class Figure:
         return valid if len(valid) > len(self.trials) / 2 else []
 
     @cached_property
-    def by_round(self) -> dict[int, float]:
-        """Correct responses per second by round."""
+    def by_turn(self) -> dict[int, float]:
+        """Correct responses per second of each trial; without turns, these are the rounds."""
         return {each.round: each.requests_per_s for each in self.valid if each.requests_per_s}
+
+    @cached_property
+    def by_round(self) -> dict[int, float]:
+        """Correct responses per second by round: the median of the round's turns."""
+        return by_start(self.by_turn, self.turns)
+
+    @cached_property
+    def rounds(self) -> int:
+        """Number of rounds that were run."""
+        return len({start_of(each.round, self.turns) for each in self.trials})
+
+    def ratios_to(self, other: Figure) -> dict[int, float]:
+        """Return the ratios to another figure by round: the medians of those of the same turns."""
+        return by_start(by_round(self.by_turn, other.by_turn), self.turns)
+
+    def over_rounds(self, value: Callable[[Trial], float | None]) -> Interval | None:
+        """Return a value of the valid trials: the median over rounds, of the medians of turns."""
+        known = {each.round: value(each) for each in self.valid}
+        found = {turn: each for turn, each in known.items() if each is not None}
+        return median_interval([*by_start(found, self.turns).values()])
 
     @cached_property
     def rate(self) -> Interval | None:
@@ -106,16 +128,14 @@ class Figure:
     @cached_property
     def energy_uj_per_request(self) -> Interval | None:
         """Energy of the whole machine's processors per correct response, in microjoules."""
-        used = [(each.energy_j, each.ok) for each in self.valid]
-        return median_interval([joules / ok * 1e6 for joules, ok in used if joules and ok])
+        return self.over_rounds(
+            lambda each: each.energy_j / each.ok * 1e6 if each.energy_j and each.ok else None
+        )
 
     @cached_property
     def cpu_us_per_request(self) -> Interval | None:
         """Processor time of the server's process tree per correct response."""
-        used = [(each.server.cpu_share, each.seconds, each.ok) for each in self.valid]
-        return median_interval(
-            [share * seconds / ok * 1e6 for share, seconds, ok in used if share and seconds and ok]
-        )
+        return self.over_rounds(_cpu_us_per_request)
 
     @cached_property
     def memory_bytes(self) -> int | None:
@@ -204,7 +224,8 @@ class Figure:
             found.append("latency contradicts rate")
         lost = len(self.trials) - len(self.valid)
         if lost and self.valid:
-            found.append(f"{lost} of {len(self.trials)} rounds failed")
+            what = "rounds" if self.turns == 1 else "turns"
+            found.append(f"{lost} of {len(self.trials)} {what} failed")
         return found
 
     @cached_property
@@ -220,6 +241,11 @@ class Figure:
     def reason(self) -> str:
         """The first of the reasons, for a figure without a rate."""
         return self.reasons[0] if self.reasons else "no correct response"
+
+
+def _cpu_us_per_request(trial: Trial) -> float | None:
+    share, seconds, ok = trial.server.cpu_share, trial.seconds, trial.ok
+    return share * seconds / ok * 1e6 if share and seconds and ok else None
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -336,7 +362,7 @@ class Result:
         ceiling = self.ceiling(figure.workload.name)
         if ceiling is None or ceiling is figure:
             return {}
-        return by_round(figure.by_round, ceiling.by_round)
+        return figure.ratios_to(ceiling)
 
     @property
     def copies(self) -> list[Figure]:
@@ -346,7 +372,7 @@ class Result:
     def copy_ratio(self, figure: Figure) -> Interval | None:
         """Return the ratio of a copy to what it is a copy of, round by round."""
         original = self.figures.get((figure.workload.name, figure.contestant.copy_of))
-        return paired(figure.by_round, original.by_round) if original else None
+        return median_interval([*figure.ratios_to(original).values()]) if original else None
 
     def published(self, workload: str, contestant: str) -> Published | None:
         """Return the document's figure for a workload of any tool, if it has one."""
@@ -426,7 +452,9 @@ def _figures(
 ) -> dict[tuple[str, str], Figure]:
     workloads = {each.name: each for each in study.workloads}
     return {
-        (workload, name): Figure(workloads[workload], contestants[name], list(found.values()))
+        (workload, name): Figure(
+            workloads[workload], contestants[name], list(found.values()), study.turns
+        )
         for (workload, name), found in trials.items()
         if workload in workloads and name in contestants
     }

@@ -144,7 +144,7 @@ def _note(result: Result, workload: str) -> str:
         notes.append(LATENCY_DOUBT)
     measured = [each for each in figures if each.rate]
     notes += _about_intervals(measured)
-    if any(len(each.trials) > result.study.rounds for each in measured):
+    if any(each.rounds > result.study.rounds for each in measured):
         notes.append(ROUNDS_ADDED)
     full = [f"{each.contestant.title} ({each.overflows:,})" for each in measured if each.overflows]
     if full:

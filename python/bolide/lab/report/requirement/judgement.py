@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from bolide.lab.record.schema import Requirement, Trial
 from bolide.lab.report.summary import Figure, Result
 from bolide.lab.stats.interval import Interval, median_interval
-from bolide.lab.stats.ratio import by_round
+from bolide.lab.stats.ratio import by_round, by_start
 
 BUSY_SHARE = 0.95
 Outcome: TypeAlias = Literal["reached", "below", "shown", "not measured"]
@@ -58,12 +58,13 @@ def _judgement(result: Result, wanted: Requirement) -> Judgement:
     if own is None or not own.valid:
         return Judgement(wanted, own, other, None, _reason(wanted.contestant, own))
     if not wanted.against:
-        return Judgement(wanted, own, None, median_interval(_bytes(own, wanted)), "")
+        return Judgement(wanted, own, None, own.over_rounds(_bytes_of(own, wanted)), "")
     if other is None or not other.valid:
         return Judgement(wanted, own, other, None, _reason(wanted.against, other))
     ratio, remark = _ratio_of(wanted, own, other)
-    rounds = by_round(_by_round(own, ratio), _by_round(other, ratio))
-    return Judgement(wanted, own, other, median_interval([*rounds.values()]), remark)
+    ratios = by_round(_by_turn(own, ratio), _by_turn(other, ratio))
+    starts = by_start(ratios, own.turns)
+    return Judgement(wanted, own, other, median_interval([*starts.values()]), remark)
 
 
 def _ratio_of(
@@ -108,21 +109,24 @@ def _bytes_per_cpu(trial: Trial) -> float:
     return (trial.run_bytes or 0) / trial.server.cpu_s if trial.server.cpu_s else 0.0
 
 
-def _by_round(figure: Figure, value: Callable[[Trial], float]) -> Mapping[int, float]:
-    """Return a value of each round; a turn too short to have one is left out."""
+def _by_turn(figure: Figure, value: Callable[[Trial], float]) -> Mapping[int, float]:
+    """Return a value of each turn; one too short to have it is left out."""
     found = {each.round: value(each) for each in figure.valid}
     return {number: each for number, each in found.items() if each > 0}
 
 
-def _bytes(figure: Figure, wanted: Requirement) -> list[float]:
-    uses = [each.server for each in figure.valid]
+def _bytes_of(figure: Figure, wanted: Requirement) -> Callable[[Trial], float | None]:
+    """Return what reads the memory that a row is about, None if it is unknown."""
     if wanted.measure == "memory at start":
-        return [float(use.rss_bytes_process) for use in uses if use.rss_bytes_process is not None]
-    return [
-        (use.rss_bytes_max - use.rss_bytes_start) / figure.workload.connections
-        for use in uses
-        if use.rss_bytes_max is not None and use.rss_bytes_start is not None
-    ]
+        return lambda trial: trial.server.rss_bytes_process
+
+    def each(trial: Trial) -> float | None:
+        most, start = trial.server.rss_bytes_max, trial.server.rss_bytes_start
+        if most is None or start is None:
+            return None
+        return (most - start) / figure.workload.connections
+
+    return each
 
 
 def _is_generator_the_limit(figure: Figure) -> bool:

@@ -13,9 +13,19 @@ from bolide.lab.report.summary import Figure, Result
 from bolide.lab.report.table import Cell, Line, Table
 
 TITLE = "What must be reached"
-COLUMNS = ["row", "requests/s", "against", "requests/s", "bar", "measured", "interval", "result"]
+COLUMNS = [
+    "row",
+    "requests/s",
+    "against",
+    "requests/s",
+    "bar",
+    "measured",
+    "range or interval",
+    "result",
+]
 NOTE = (
-    "A ratio is the median of those of the same turns. Rows that say so compare requests per second"
+    "A ratio is taken between the same turns. A round, which starts the servers once, counts as one"
+    " value: the median of its turns. Rows that say so compare requests per second"
     " of the server's processor time: it is what the row is about, or the generator was the limit"
     " of both servers, so their rates say nothing."
 )
@@ -47,7 +57,7 @@ def _line(each: Judgement) -> Line:
         _cell_of(each.other, wanted),
         Cell("" if limit is None else f"{sign} {shown(limit)}", limit, kind="num"),
         Cell(_measured(each), value and value.middle, kind="num"),
-        Cell(ends, title=value.label if value else "", kind="num"),
+        Cell(ends, kind="num", under=value.label if value else ""),
         Cell(each.outcome, kind=kind, under="; ".join(each for each in remarks if each)),
     ]
     return Line(cells, wanted.contestant)
