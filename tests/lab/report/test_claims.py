@@ -20,8 +20,10 @@ AT_TWO = "fast: 420 requests/s, 400 to 440 (two)"
 RATES = {"fast": [200.0, 210.0, 220.0], "slow": [100.0, 100.0, 105.0], "ceiling": [900.0] * 3}
 
 
-def result(*found: Claim, changed: dict[str, Any] | None = None) -> Result:
-    """Return three rounds of two servers; `changed` are fields of the trials of `fast`."""
+def result(
+    *found: Claim, changed: dict[str, Any] | None = None, whose: tuple[str, ...] = ("fast",)
+) -> Result:
+    """Return three rounds of three servers; `changed` are fields of the trials of `whose`."""
     workloads = [sample_race.workload(name, "bolide", 100) for name in ("one", "two")]
     plan = msgspec.structs.replace(sample_race.study("mine", "Mine", workloads), claims=found)
     [model, *_] = [each for each in sample_race.contestants() if each.role == "server"]
@@ -47,7 +49,7 @@ def result(*found: Claim, changed: dict[str, Any] | None = None) -> Result:
         for number, rate in enumerate(rates)
     ]
     trials = [
-        msgspec.structs.replace(each, **(changed or {})) if each.contestant == "fast" else each
+        msgspec.structs.replace(each, **(changed or {})) if each.contestant in whose else each
         for each in trials
     ]
     [gathered] = gather([plan, *servers, *trials]).results
@@ -99,6 +101,36 @@ def test_what_the_generator_limited_does_not_refute() -> None:
     assert found.evidence.endswith("(one; the generator was the limit)")
     [found] = claims.verdicts(result(claim(at_least=100.0), changed=busy))
     assert found.outcome == "holds"
+
+
+@pytest.mark.parametrize(
+    ("limited", "bounds", "outcome"),
+    [
+        # At least as fast as measured, so at least 2.00 times as fast as the other.
+        (("fast",), {"at_least": 1.5}, "holds"),
+        (("fast",), {"at_least": 2.5}, "undecided"),
+        (("fast",), {"at_most": 1.5}, "does not hold"),
+        (("fast",), {"at_most": 2.5}, "undecided"),
+        (("fast",), {"at_least": 1.5, "at_most": 2.5}, "undecided"),
+        # The other is faster than measured, so the ratio is at most 2.10.
+        (("slow",), {"at_least": 1.5}, "undecided"),
+        (("slow",), {"at_least": 2.5}, "does not hold"),
+        (("slow",), {"at_most": 2.5}, "holds"),
+        (("slow",), {"at_least": 1.5, "at_most": 2.5}, "undecided"),
+        # Two servers that the same tool limits are equally fast.
+        (("fast", "slow"), {"at_least": 1.5, "at_most": 2.5}, "undecided"),
+        (("fast", "slow"), {"at_least": 1.5}, "undecided"),
+        (("fast", "slow"), {"at_least": 2.5}, "undecided"),
+    ],
+)
+def test_what_the_generator_limited_bounds_a_ratio_from_one_side(
+    limited: tuple[str, ...], bounds: dict[str, Any], outcome: str
+) -> None:
+    busy = {"verdict": "generator-bound"}
+    [found] = claims.verdicts(result(claim(than=["slow"], **bounds), changed=busy, whose=limited))
+    assert found.outcome == outcome
+    said = "fast: 2.10× of slow, 2.00× to 2.10× (one; the generator was the limit)"
+    assert found.evidence == said
 
 
 def test_a_server_that_serves_few_connections_refutes_its_rate() -> None:

@@ -1,13 +1,14 @@
 """Whether a document's claims hold here, judged from the figures of a race, and in one sentence.
 
 A claim bounds a rate, a ratio of rates, or the share of failed requests. It holds if all of the
-interval is within the bounds, and does not if all of it is outside; otherwise it is undecided.
+interval is within the bounds, and does not if all of it is outside; otherwise it is undecided. Where
+the generator was the limit, the true rate may be any higher one, so only one end is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import inf
 from typing import Literal, TypeAlias
@@ -26,6 +27,7 @@ PHRASES: dict[Outcome, tuple[str, str]] = {
     "not judged": ("could not be judged", "could not be judged"),
 }
 """What is said of one claim, and of several."""
+LIMITED = "generator-bound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,7 @@ def _compared(claim: Claim, workload: str, figures: list[Figure], against: list[
     doubt = ""
     if "noisy" in limits:
         outcome, doubt = "undecided", "; the machine was busy"
-    elif "generator-bound" in limits:
-        outcome = "holds" if outcome == "holds" else "undecided"
+    elif LIMITED in limits:
         doubt = "; the generator was the limit"
     said = ", ".join(text for _, text in found)
     return _verdict(claim, outcome, f"{said} ({workload}{doubt})", workload)
@@ -135,12 +136,28 @@ def _values(
             yield Interval(share, None, None, 1), f"{title}: {failed} failed requests"
         elif not against and figure.rate:
             rate = figure.rate
-            yield rate, f"{title}: {quantity.count(rate.middle)} requests/s{_ends(rate)}"
+            text = f"{title}: {quantity.count(rate.middle)} requests/s{_ends(rate)}"
+            yield _known_ends(rate, figure), text
         for other in [against[place]] if is_own else against:
             if ratio := median_interval([*figure.ratios_to(other).values()]):
                 beside = other.workload.name if is_own else other.contestant.title
                 times = quantity.times(ratio.middle)
-                yield ratio, f"{title}: {times} of {beside}{_ends(ratio, is_ratio=True)}"
+                text = f"{title}: {times} of {beside}{_ends(ratio, is_ratio=True)}"
+                yield _known_ends(ratio, figure, other), text
+
+
+def _known_ends(found: Interval, figure: Figure, other: Figure | None = None) -> Interval:
+    """Return a rate, or a ratio to another figure, without the ends that the generator cut off.
+
+    A server that it limited is at least as fast as measured, so a ratio to it is at most that.
+    """
+    low = found.middle if found.low is None else found.low
+    high = found.middle if found.high is None else found.high
+    if figure.verdict == LIMITED:
+        high = inf
+    if other is not None and other.verdict == LIMITED:
+        low = 0.0
+    return replace(found, low=low, high=high)
 
 
 def _ends(found: Interval, *, is_ratio: bool = False) -> str:
