@@ -21,9 +21,12 @@ RATES = {"fast": [200.0, 210.0, 220.0], "slow": [100.0, 100.0, 105.0], "ceiling"
 
 
 def result(
-    *found: Claim, changed: dict[str, Any] | None = None, whose: tuple[str, ...] = ("fast",)
+    *found: Claim,
+    changed: dict[str, Any] | None = None,
+    whose: tuple[str, ...] = ("fast",),
+    rounds: int = 3,
 ) -> Result:
-    """Return three rounds of three servers; `changed` are fields of the trials of `whose`."""
+    """Return rounds of three servers; `changed` are fields of the trials of `whose`."""
     workloads = [sample_race.workload(name, "bolide", 100) for name in ("one", "two")]
     plan = msgspec.structs.replace(sample_race.study("mine", "Mine", workloads), claims=found)
     [model, *_] = [each for each in sample_race.contestants() if each.role == "server"]
@@ -46,7 +49,7 @@ def result(
         )
         for workload in workloads
         for name, rates in RATES.items()
-        for number, rate in enumerate(rates)
+        for number, rate in enumerate(rates[:rounds])
     ]
     trials = [
         msgspec.structs.replace(each, **(changed or {})) if each.contestant in whose else each
@@ -91,6 +94,33 @@ def test_figures_of_a_busy_machine_decide_nothing() -> None:
     for found in claims.verdicts(result(*every, changed={"verdict": "noisy"})):
         assert found.outcome == "undecided"
         assert found.evidence.endswith("(one; the machine was busy)")
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"at_least": 1.0},
+        {"at_most": 1.0},
+        {"than": ["slow"], "at_least": 1.0},
+        {"figure": "errors", "at_most": 0.0},
+        {"figure": "errors", "at_least": 0.1},
+    ],
+)
+def test_fewer_than_three_rounds_decide_nothing(bounds: dict[str, Any]) -> None:
+    for rounds, few in ((1, "only 1 round, 3 are needed"), (2, "only 2 rounds, 3 are needed")):
+        [found] = claims.verdicts(result(claim(**bounds), rounds=rounds))
+        assert found.outcome == "undecided"
+        assert found.evidence.endswith(f"(one); {few}")
+    [found] = claims.verdicts(result(claim(**bounds)))
+    assert found.outcome in ("holds", "does not hold")
+
+
+def test_one_round_of_a_server_that_serves_few_connections_decides_nothing() -> None:
+    few = Served(connections=5, starved=95, min=1, median=9, max=9)
+    [found] = claims.verdicts(result(claim(at_least=100.0), changed={"served": few}, rounds=1))
+    why = "95 of 100 connections were not served: the rate is that of 5"
+    assert found.outcome == "undecided"
+    assert found.evidence == f"{why} (one); only 1 round, 3 are needed"
 
 
 def test_what_the_generator_limited_does_not_refute() -> None:

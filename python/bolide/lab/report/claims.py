@@ -27,6 +27,8 @@ PHRASES: dict[Outcome, tuple[str, str]] = {
     "not judged": ("could not be judged", "could not be judged"),
 }
 """What is said of one claim, and of several."""
+ROUNDS_MIN = 3
+"""Fewest rounds that decide a claim: the range of two has the true median in every second race."""
 LIMITED = "generator-bound"
 
 
@@ -74,7 +76,10 @@ def _judge(result: Result, claim: Claim) -> Verdict:
     for workload, other in zip_longest(claim.workloads, claim.than_workloads, fillvalue=""):
         figures = [result.figures.get((workload, name)) for name in claim.contestants]
         if reason := next(filter(None, (_refutation(claim, each) for each in figures)), ""):
-            return _verdict(claim, "does not hold", f"{reason} ({workload})", workload)
+            return _enough(
+                _verdict(claim, "does not hold", f"{reason} ({workload})", workload),
+                min(each.rounds for each in _known(figures)),
+            )
         against = [result.figures.get((other or workload, name)) for name in claim.than]
         if other and not claim.than:
             against = [result.figures.get((other, name)) for name in claim.contestants]
@@ -120,7 +125,16 @@ def _compared(claim: Claim, workload: str, figures: list[Figure], against: list[
     elif LIMITED in limits:
         doubt = "; the generator was the limit"
     said = ", ".join(text for _, text in found)
-    return _verdict(claim, outcome, f"{said} ({workload}{doubt})", workload)
+    verdict = _verdict(claim, outcome, f"{said} ({workload}{doubt})", workload)
+    return _enough(verdict, min(value.count for value, _ in found))
+
+
+def _enough(found: Verdict, rounds: int) -> Verdict:
+    """Return a verdict, or that too few rounds decide nothing."""
+    if rounds >= ROUNDS_MIN or found.outcome == "not judged":
+        return found
+    few = f"; only {rounds} round{'s' * (rounds != 1)}, {ROUNDS_MIN} are needed"
+    return replace(found, outcome="undecided", evidence=f"{found.evidence}{few}")
 
 
 def _values(
@@ -133,7 +147,7 @@ def _values(
         if claim.figure == "errors":
             share = figure.failed_share or 0.0
             failed = quantity.count(figure.failed)
-            yield Interval(share, None, None, 1), f"{title}: {failed} failed requests"
+            yield Interval(share, None, None, figure.rounds), f"{title}: {failed} failed requests"
         elif not against and figure.rate:
             rate = figure.rate
             text = f"{title}: {quantity.count(rate.middle)} requests/s{_ends(rate)}"
