@@ -20,13 +20,26 @@ AT_TWO = "fast: 420 requests/s, 400 to 440 (two)"
 RATES = {"fast": [200.0, 210.0, 220.0], "slow": [100.0, 100.0, 105.0], "ceiling": [900.0] * 3}
 
 
+LOST = {
+    "is_valid": False,
+    "ok": None,
+    "failed": None,
+    "requests_per_s": None,
+    "verdict": "failed",
+}
+
+
 def result(
     *found: Claim,
     changed: dict[str, Any] | None = None,
     whose: tuple[str, ...] = ("fast",),
     rounds: int = 3,
+    unchanged: tuple[int, ...] = (),
 ) -> Result:
-    """Return rounds of three servers; `changed` are fields of the trials of `whose`."""
+    """Return rounds of three servers; `changed` are fields of the trials of `whose`.
+
+    Those of the rounds `unchanged` are not.
+    """
     workloads = [sample_race.workload(name, "bolide", 100) for name in ("one", "two")]
     plan = msgspec.structs.replace(sample_race.study("mine", "Mine", workloads), claims=found)
     [model, *_] = [each for each in sample_race.contestants() if each.role == "server"]
@@ -52,7 +65,9 @@ def result(
         for number, rate in enumerate(rates[:rounds])
     ]
     trials = [
-        msgspec.structs.replace(each, **(changed or {})) if each.contestant in whose else each
+        msgspec.structs.replace(each, **(changed or {}))
+        if each.contestant in whose and each.round not in unchanged
+        else each
         for each in trials
     ]
     [gathered] = gather([plan, *servers, *trials]).results
@@ -175,6 +190,39 @@ def test_a_server_that_serves_few_connections_refutes_its_rate() -> None:
     lost = {"failure": Failure("hang", "it hung"), "is_valid": False, "verdict": "failed"}
     [found] = claims.verdicts(result(claim(at_least=100.0), changed=lost))
     assert (found.outcome, found.evidence) == ("not judged", "one: fast: hang: it hung")
+
+
+@pytest.mark.parametrize("kind", ["died", "hang"])
+@pytest.mark.parametrize(("unchanged", "number"), [((0,), 2), ((0, 1), 1)])
+def test_a_server_that_dies_or_hangs_has_errors(
+    kind: str, unchanged: tuple[int, ...], number: int
+) -> None:
+    """Nobody counted the requests that failed, so the counts of the other rounds are 0."""
+    changed = LOST | {"failure": Failure(kind, "why")}
+    none, some = claim(figure="errors", at_most=0.0), claim(figure="errors", at_least=0.1)
+    found = result(none, some, changed=changed, unchanged=unchanged)
+    assert found.figures["one", "fast"].failed_share == 0.0
+    refuted, _ = claims.verdicts(found)
+    assert refuted.outcome == "does not hold"
+    said = f"fast ended or hung in {number} of 3 trials, first {kind}: why (one)"
+    assert refuted.evidence == said
+
+
+def test_no_errors_needs_a_figure() -> None:
+    """A server that did not start in most rounds shows nothing about its errors."""
+    none = claim(figure="errors", at_most=0.0)
+    changed = LOST | {"failure": Failure("start", "no port")}
+    [found] = claims.verdicts(result(none, changed=changed, unchanged=(0,)))
+    assert (found.outcome, found.evidence) == ("not judged", "one: fast: start: no port")
+    [found] = claims.verdicts(result(none, changed=changed, unchanged=(0, 1)))
+    assert found.outcome == "holds"
+    few = Served(connections=5, starved=95, min=1, median=9, max=9)
+    [found] = claims.verdicts(result(none, changed={"served": few}))
+    assert found.outcome == "not judged"
+    wrong = {"failed": 600, "is_valid": False, "verdict": "errors"}
+    bounds = (none, claim(figure="errors", at_most=0.1))
+    found_none, found_few = claims.verdicts(result(*bounds, changed=wrong))
+    assert (found_none.outcome, found_few.outcome) == ("does not hold", "holds")
 
 
 def test_the_sentence_counts_and_names_them() -> None:

@@ -1,8 +1,8 @@
 """Whether a document's claims hold here, judged from the figures of a race, and in one sentence.
 
 A claim bounds a rate, a ratio of rates, or the share of failed requests. It holds if all of the
-interval is within the bounds, and does not if all of it is outside; otherwise it is undecided. Where
-the generator was the limit, the true rate may be any higher one, so only one end is known.
+interval is within the bounds, and does not if all of it is outside; otherwise it is undecided.
+Where the generator was the limit, the true rate may be any higher one: only one end is known.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ PHRASES: dict[Outcome, tuple[str, str]] = {
 ROUNDS_MIN = 3
 """Fewest rounds that decide a claim: the range of two has the true median in every second race."""
 LIMITED = "generator-bound"
+BREAKDOWNS = ("died", "hang")
+"""Classes of failures of a server under its load; without a load, there is nothing to judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,30 @@ def _judge(result: Result, claim: Claim) -> Verdict:
 
 
 def _refutation(claim: Claim, figure: Figure | None) -> str:
-    """Return why a server that has no rate refutes a claim about its rate; "" if it does not."""
-    if figure is None or figure.rate or claim.than or claim.figure == "errors":
+    """Return why a server refutes a claim whatever its figures are; "" if it does not.
+
+    One that ended or hung under its load had errors, which nobody counted. One that served few
+    connections has no rate.
+    """
+    if figure is None:
+        return ""
+    if claim.figure == "errors":
+        return _breakdown(figure) if claim.at_most is not None else ""
+    if figure.rate or claim.than:
         return ""
     starved = (service.starved_in(each, figure.workload) for each in figure.trials)
     return next(filter(None, starved), "")
+
+
+def _breakdown(figure: Figure) -> str:
+    """Return in how many trials a server ended or hung, and how first; "" if in none."""
+    found = [each.failure for each in figure.trials if each.failure]
+    found = [each for each in found if each.class_ in BREAKDOWNS]
+    if not found:
+        return ""
+    said = f"{found[0].class_}: {found[0].message}"
+    number = f"{len(found)} of {len(figure.trials)} trials"
+    return f"{figure.contestant.title} ended or hung in {number}, first {said}"
 
 
 def _lack(claim: Claim, figure: Figure | None) -> str:
@@ -104,7 +125,10 @@ def _lack(claim: Claim, figure: Figure | None) -> str:
     if figure is None:
         return "not run"
     if claim.figure == "errors":
-        return "" if figure.failed_share is not None else f"{figure.contestant.title}: unknown"
+        if figure.failed_share is None:
+            return f"{figure.contestant.title}: unknown"
+        if claim.at_most is None or figure.valid or figure.failed:
+            return ""
     return "" if figure.rate else f"{figure.contestant.title}: {figure.reason}"
 
 
