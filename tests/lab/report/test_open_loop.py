@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,9 +13,10 @@ from rich.console import Console
 from bolide.lab.plan import open_loop as parts
 from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.record.schema import Failure, Record, Trial
-from bolide.lab.report import markdown, open_loop
+from bolide.lab.report import charts, markdown, open_loop
 from bolide.lab.report.csv_export import csv
-from bolide.lab.report.summary import Figure, Result, gather
+from bolide.lab.report.drawing import svg
+from bolide.lab.report.summary import Figure, Race, Result, gather
 from bolide.lab.report.terminal import of_open_loop
 from lab import sample_race
 
@@ -105,6 +107,52 @@ def test_what_the_generator_did_not_send_is_not_the_servers_fault(result: Result
     result.open_loop[key] = Figure(figure.workload, figure.contestant, busy)
     rows = {line.name: line.cells for line in open_loop.tables(result)[0][1].lines}
     assert (rows["uwsgi"][2].text, rows["uwsgi"][2].kind) == ("80 % sent", "num quiet")
+
+
+def _with_noise(result: Result, key: tuple[str, str]) -> Result:
+    """Return the result with a noisy trial of one figure of the open loop."""
+    figure = result.open_loop[key]
+    noisy = [msgspec.structs.replace(each, verdict="noisy") for each in figure.trials]
+    found = result.open_loop | {key: Figure(figure.workload, figure.contestant, noisy)}
+    return replace(result, open_loop=found)
+
+
+def test_noise_is_marked_where_a_latency_is_read(result: Result) -> None:
+    noisy = _with_noise(result, ("open-common90-bolide", "bolide-wsgi"))
+    noisy = _with_noise(noisy, ("open-common90-bolide", "uwsgi"))
+    noisy = _with_noise(noisy, ("find-bolide", "bolide-wsgi"))
+    (_, own), (_, common), (_, last) = open_loop.tables(noisy)
+    rows = {line.name: [cell.under for cell in line.cells[1:]] for line in common.lines}
+    assert rows == {
+        "bolide-wsgi": ["5,000/s", "9,000/s, noisy"],
+        "uwsgi": ["5,000/s", "9,000/s, noisy"],
+    }
+    assert "noisy" not in str(own)
+    assert last.lines[0].cells[1].under == "noisy"
+    assert "9,000/s, noisy" in markdown.render(Race(None, [], [noisy]), {})
+    out = io.StringIO()
+    for each in of_open_loop(noisy):
+        Console(file=out, width=120).print(each)
+    assert "9,000/s, noisy" in out.getvalue()
+
+
+def test_noisy_points_of_the_picture_are_hollow(result: Result) -> None:
+    colours = svg.classes([*result.contestants])
+    noisy = _with_noise(result, ("open-common90-bolide", "bolide-wsgi"))
+    quiet, shown = (charts.opening(each, colours)[0] for each in (result, noisy))
+    assert shown.title == "Latency (p99) against the offered rate"
+    for drawn in (shown.wide, shown.narrow):
+        assert drawn.count(' hollow"') == drawn.count("hollow dots: noisy") == 1
+    assert "hollow" not in quiet.wide
+
+
+def test_noise_of_the_open_loop_is_in_the_warning_of_the_race(result: Result) -> None:
+    race = Race(None, [], [result])
+    assert race.warning == ""
+    for key in [*result.open_loop][:3]:
+        race.results[0] = _with_noise(race.results[0], key)
+    said = "3 of 11 trials were noisy: other work took processor time."
+    assert race.warning == f"{said} The rows that are marked noisy are not reliable."
 
 
 def test_a_search_on_a_busy_machine_names_no_limit(result: Result) -> None:

@@ -128,7 +128,11 @@ def _latency_at_rates(result: Result, colours: dict[str, str]) -> Chart | None:
     for curve in open_loop.curves(result, "common") or open_loop.curves(result, "own"):
         name = curve.contestant.name
         points = [
-            lines.Point(each.offered_per_s, each.latency_us.get("p99") if each.is_served else None)
+            lines.Point(
+                each.offered_per_s,
+                each.latency_us.get("p99") if each.is_served else None,
+                is_noisy=each.is_noisy,
+            )
             for each in curve.points
         ]
         if any(point.y for point in points):

@@ -11,7 +11,7 @@ from typing import Literal
 from bolide.lab.record.schema import Contestant, Workload
 from bolide.lab.report import quantity
 from bolide.lab.report.summary import Figure, Result
-from bolide.lab.report.table import Cell, Line, Table
+from bolide.lab.report.table import NOISY, Cell, Line, Table
 
 ACHIEVED_SHARE_MIN = 0.99
 """A server that achieved less of the offered rate did not serve it."""
@@ -30,6 +30,8 @@ class Point:
     achieved_per_s: float
     latency_us: dict[str, float | None]
     verdict: str
+    is_noisy: bool = False
+    """Whether other work took processor time in a round."""
 
     @property
     def is_served(self) -> bool:
@@ -60,6 +62,7 @@ def curves(result: Result, rate_of: Literal["own", "common"]) -> list[Curve]:
                     achieved_per_s=figure.rate.middle,
                     latency_us=figure.latency_us,
                     verdict=figure.verdict,
+                    is_noisy=figure.is_noisy,
                 )
             )
     return list(found.values())
@@ -104,7 +107,7 @@ def _table(result: Result, rate_of: Literal["own", "common"]) -> Table:
 def _cell(point: Point | None) -> Cell:
     if point is None:
         return Cell(quantity.NONE, kind="num quiet")
-    under = f"{quantity.count(point.offered_per_s)}/s"
+    under = f"{quantity.count(point.offered_per_s)}/s" + (f", {NOISY}" if point.is_noisy else "")
     if not point.is_served:
         share = quantity.share(point.achieved_per_s / point.offered_per_s)
         if point.verdict == "generator-bound":
@@ -126,7 +129,7 @@ def _found(searched: list[Figure]) -> Table:
         kind = "num" if rate is not None else "num bad"
         cells = [
             Cell(each.contestant.title, kind="contestant"),
-            Cell(text, rate, why, kind),
+            Cell(text, rate, why, kind, NOISY if each.is_noisy else ""),
             Cell(why),
         ]
         lines.append(Line(cells, each.contestant.name))

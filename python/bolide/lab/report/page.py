@@ -121,7 +121,7 @@ def _style() -> str:
 
 def facts_of(race: Race) -> list[tuple[str, str]]:
     """Return the main facts about the race."""
-    trials = [t for r in race.results for f in r.figures.values() for t in f.trials]
+    trials = race.trials
     lost = sum(not each.is_valid for each in trials)
     found = [
         ("Contestants", str(len(race.measured))),

@@ -49,7 +49,7 @@ def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[s
 
 
 def _note(race: Race, result: Result, group: Group) -> str:
-    rounds = max(len(figure.trials) for figure in result.figures.values())
+    rounds = max(figure.rounds for figure in result.figures.values())
     times = f"median of {rounds} rounds" if rounds > 1 else "one round"
     note = f"{group.title}; {times}, loopback"
     if race.machine and race.machine.cpu_model:

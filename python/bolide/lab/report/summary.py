@@ -391,9 +391,15 @@ class Race:
     results: list[Result]
 
     @property
+    def trials(self) -> list[Trial]:
+        """All trials, with those of the open loop."""
+        figures = (each for r in self.results for each in (r.figures, r.open_loop))
+        return [trial for each in figures for found in each.values() for trial in found.trials]
+
+    @property
     def warning(self) -> str:
         """What to know about the whole race before reading any figure of it; "" if nothing."""
-        trials = [t for r in self.results for f in r.figures.values() for t in f.trials]
+        trials = self.trials
         noisy = sum(each.verdict == "noisy" for each in trials)
         if noisy <= NOISY_SHARE_MAX * len(trials):
             return ""

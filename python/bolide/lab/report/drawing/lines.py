@@ -29,6 +29,8 @@ class Point:
     """None where there is no figure."""
     low: float | None = None
     high: float | None = None
+    is_noisy: bool = False
+    """Drawn as a hollow dot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ def lines(
     body = _grid(frame, axis) + _levels(frame, points, x_at, across)
     if axis.is_log:
         body += svg.text(frame.left, 14, "logarithmic axis", "quiet small log")
+    if any(each.is_noisy and each.y is not None for each in points):
+        body += svg.text(frame.right, 14, "hollow dots: noisy", "quiet small end")
     drawn = [_line(each, x_at, axis) for each in series]
     names = _names(frame, series, axis) if width > NARROW else {}
     for each, path in zip(series, drawn, strict=True):
@@ -135,10 +139,18 @@ def _line(series: Series, x_at: Callable[[float], float], axis: Axis) -> str:
     runs = _runs(series, axis)
     at = [[(x_at(p.x), axis.at(p.y or 0)) for p in run] for run in runs]
     joined = "".join("M" + "L".join(map(_pair, run)) for run in at if len(run) > 1)
+    shown = [point for run in runs for point in run]
     dots = "".join(f"M{_pair(each)}h0" for run in at for each in run)
     found = f'<path d="{joined}" class="stroke"/>' if joined else ""
     found += f'<path d="{dots}" class="stroke dots"/>'
-    return found + _intervals([point for run in runs for point in run], x_at, axis)
+    found += _intervals(shown, x_at, axis)
+    return found + "".join(_hollow(x_at(p.x), axis.at(p.y or 0)) for p in shown if p.is_noisy)
+
+
+def _hollow(x: float, y: float) -> str:
+    """Draw a hollow dot over a full one."""
+    place = f'cx="{x:.1f}" cy="{y:.1f}" r="3.6"'
+    return f'<circle {place} class="paper"/><circle {place} class="stroke solid hollow"/>'
 
 
 def _pair(point: tuple[float, float]) -> str:
