@@ -136,6 +136,17 @@ def test_noise_is_marked_where_a_latency_is_read(result: Result) -> None:
     assert "9,000/s, noisy" in out.getvalue()
 
 
+def test_latencies_of_the_open_loop_are_not_at_saturation(result: Result) -> None:
+    for key, figure in result.open_loop.items():
+        busy = [msgspec.structs.replace(each, verdict="server-bound") for each in figure.trials]
+        result.open_loop[key] = Figure(figure.workload, figure.contestant, busy)
+        assert not result.open_loop[key].is_saturated
+    assert "†" not in str(open_loop.tables(result))
+    closed = result.figures[BASE.name, "uwsgi"]
+    busy = [msgspec.structs.replace(each, verdict="server-bound") for each in closed.trials]
+    assert Figure(closed.workload, closed.contestant, busy).is_saturated
+
+
 def test_noisy_points_of_the_picture_are_hollow(result: Result) -> None:
     colours = svg.classes([*result.contestants])
     noisy = _with_noise(result, ("open-common90-bolide", "bolide-wsgi"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from bolide.lab.report import open_loop, quantity
@@ -47,6 +47,7 @@ METRICS: dict[str, tuple[str, str, Value]] = {
 FULL = ("rate", "latency", "latency-rate")
 OVER_LEVELS = ("rate", "p50", "p99", "memory", "cpu", "errors")
 SINGLE = ("memory", "cpu")
+LATENCIES = ("p50", "p99")
 
 
 def of_group(result: Result, group: Group, colours: dict[str, str]) -> list[Chart]:
@@ -178,9 +179,20 @@ def _over_levels(result: Result, group: Group, key: str, colours: dict[str, str]
             )
     if not any(point.y for each in series for point in each.points):
         return None
+    if key in LATENCIES:
+        shown = (each for load in group.workloads for each in result.of(load.name))
+        title = f"{_latency_title(each for each in shown if value(each))}, {key}"
     legend = tuple((each.name, each.label, each.kind) for each in series)
     drawn = _both(key, title, lambda width: lines.lines(series, title, width=width, unit=unit))
     return replace(drawn, legend=legend)
+
+
+def _latency_title(figures: Iterable[Figure]) -> str:
+    """Return the start of the title of a chart of latencies: whether these are at saturation."""
+    found = {each.is_saturated for each in figures}
+    if True not in found:
+        return "Latency"
+    return "Latency, partly at saturation" if False in found else "Latency at saturation"
 
 
 def _bars(result: Result, workload: str, key: str, colours: dict[str, str]) -> Chart | None:
@@ -253,7 +265,8 @@ def _latency(result: Result, workload: str, colours: dict[str, str]) -> Chart | 
     if not any(span.row.value for span in found):
         return None
     found.sort(key=lambda span: span.row.value or float("inf"))
-    title = "Latency: p50, p99, maximum"
+    measured = (each for each in result.of(workload) if each.latency_us)
+    title = f"{_latency_title(measured)}: p50, p99, maximum"
     drawn = _both("latency", title, lambda width: bars.spans(found, title, width=width))
     return replace(drawn, workload=workload)
 
@@ -264,4 +277,5 @@ def _tooltip(figure: Figure) -> str:
         f"{rank} {quantity.time_us(latency.get(rank))}" for rank in ("p50", "p90", "p99", "p99_9")
     ]
     longest = quantity.time_us(latency.get("max"))
-    return f"{figure.contestant.title}: {', '.join(latencies)}, max {longest}"
+    about = " (at saturation)" if figure.is_saturated else ""
+    return f"{figure.contestant.title}: {', '.join(latencies)}, max {longest}{about}"

@@ -17,8 +17,10 @@ from bolide.lab.report.table import (
     Cell,
     Line,
     Table,
+    about_saturation,
     above_ceiling,
     ceiling_cell,
+    latency_text,
     plain_rate_cell,
     without_empty,
 )
@@ -117,7 +119,10 @@ def _by_load(result: Result, workloads: list[str]) -> Table:
     ]
     names = {each.name for each in lines}
     figures = [each for (_, name), each in result.figures.items() if name in names]
-    note = above_ceiling(result, (each for each in figures if each.workload.name in workloads))
+    figures = [each for each in figures if each.workload.name in workloads]
+    timed = (each for each in figures if _has_latency(result, each.workload.name))
+    notes = (above_ceiling(result, figures), about_saturation(timed))
+    note = " ".join(each for each in notes if each)
     run = [each for each in lines if any(cell.text != quantity.NONE for cell in each.cells[1:])]
     places = ("", *(name for each in workloads for name in ("", each, each, each)))
     return without_empty(Table(columns, run, hints, note, workloads=places))
@@ -177,7 +182,7 @@ def _ours(figure: Figure | None, *, has_latency: bool) -> Cell:
     if figure is None or figure.rate is None or not has_latency:
         return found
     value, rank = _ours_us(figure)
-    latency = f"{rank} {quantity.time_us(value)}".removeprefix("mean ")
+    latency = f"{rank} {latency_text(figure, value)}".removeprefix("mean ")
     return replace(found, under=", ".join(each for each in (latency, found.under) if each))
 
 

@@ -15,6 +15,7 @@ from bolide.lab.report.table import (
     Cell,
     Line,
     Table,
+    about_saturation,
     latency_cell,
     plain_rate_cell,
     served_cell,
@@ -25,9 +26,10 @@ Pick: TypeAlias = Callable[[Figure], Cell]
 LEVELS_MIN = 4
 """Smallest number of levels of connections for which a group has tables over the levels."""
 
+LATENCY = "Latency (p50)"
 BLOCKS: dict[str, Pick] = {
     "Requests per second": plain_rate_cell,
-    "Latency (p50)": lambda figure: latency_cell(figure, "p50"),
+    LATENCY: lambda figure: latency_cell(figure, "p50"),
     "Connections served, or in flight (≈)": lambda figure: replace(
         served_cell(figure), text=served_cell(figure).text.removesuffix(" in flight")
     ),
@@ -70,7 +72,9 @@ def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
             if name in there
         ]
         workloads = ("", *(each.name for each in group.workloads))
-        found.append((title, Table(columns, lines, workloads=workloads)))
+        shown = (each for (name, _), each in result.figures.items() if name in names)
+        note = about_saturation(shown) if title == LATENCY else ""
+        found.append((title, Table(columns, lines, note=note, workloads=workloads)))
     return found
 
 

@@ -203,6 +203,17 @@ class Figure:
         return Counter(each.verdict for each in self.trials).most_common(1)[0][0]
 
     @cached_property
+    def is_saturated(self) -> bool:
+        """Whether server or generator had no processor time left in a closed loop.
+
+        Then a latency is mostly that of the queue. Noisy rounds do not say what the limit was.
+        """
+        if service.is_open_loop(self.workload):
+            return False
+        found = Counter(each.verdict for each in self.valid)
+        return found["server-bound"] + found["generator-bound"] > found["neither"]
+
+    @cached_property
     def absence(self) -> str:
         """The text instead of a rate: "failed" if a trial failed, otherwise "no figure"."""
         return "failed" if any(each.failure for each in self.trials) else "no figure"

@@ -74,13 +74,17 @@ LEAGUE = [
     "limit",
 ]
 
+SATURATED = "†"
+"""The mark of a latency that was measured at saturation."""
+_AT_SATURATION = f"; {SATURATED}: at saturation"
+
 HINTS = {
     "requests/s": "correct responses per second: the median over rounds; below it their range, or"
     " from 6 rounds on an exact interval",
     "of ceiling": "the median of the ratios to the fixed-response baseline, round by round",
-    "p50": "over the responses of all rounds, if the tool has histograms",
-    "p99": "over the responses of all rounds, if the tool has histograms",
-    "max": "the maximum of all rounds",
+    "p50": f"over the responses of all rounds, if the tool has histograms{_AT_SATURATION}",
+    "p99": f"over the responses of all rounds, if the tool has histograms{_AT_SATURATION}",
+    "max": f"the maximum of all rounds{_AT_SATURATION}",
     "served": "connections with at least one correct response in the least even round; below it the"
     " fewest and the most responses on one. If the tool does not count them: how many had a request"
     " in flight, rate times mean latency (Little's law); a tool that is busy itself lowers it",
@@ -121,6 +125,12 @@ LATENCY_DOUBT = (
     " them is not what the tool reports."
 )
 
+SATURATION = (
+    f"{SATURATED} At saturation: the server or the generator had no processor time left, so this is"
+    " mostly the time in a queue as long as the number of connections. What a user waits below"
+    " that, only the latency at given rates shows."
+)
+
 QUEUE_FULL = (
     "The accept queue overflowed: some clients waited for a connection while the others were served"
     " faster (overflows per round):"
@@ -140,6 +150,8 @@ def _note(result: Result, workload: str) -> str:
     figures = result.of(workload)
     if above := above_ceiling(result, figures):
         notes.append(above)
+    if saturated := about_saturation(figures):
+        notes.append(saturated)
     if any(each.contradiction for each in figures):
         notes.append(LATENCY_DOUBT)
     measured = [each for each in figures if each.rate]
@@ -156,6 +168,17 @@ def above_ceiling(result: Result, figures: Iterable[Figure]) -> str:
     """Return what a share above 100 % means; "" if none of these figures has one."""
     shares = (result.of_ceiling(each) for each in figures)
     return ABOVE_CEILING if any(each and each.middle > 1 for each in shares) else ""
+
+
+def about_saturation(figures: Iterable[Figure]) -> str:
+    """Return what the mark of latencies at saturation means; "" if none of these has it."""
+    return SATURATION if any(each.is_saturated and each.latency_us for each in figures) else ""
+
+
+def latency_text(figure: Figure, value_us: float | None) -> str:
+    """Return a latency of a figure, marked if it was measured at saturation."""
+    text = quantity.time_us(value_us)
+    return text if value_us is None or not figure.is_saturated else f"{text} {SATURATED}"
 
 
 def _about_intervals(figures: list[Figure]) -> list[str]:
@@ -239,11 +262,12 @@ def plain_rate_cell(figure: Figure | None) -> Cell:
 
 
 def latency_cell(figure: Figure, rank: str) -> Cell:
-    """Return a percentile; one that contradicts the rate is marked."""
+    """Return a percentile; one at saturation, or that contradicts the rate, is marked."""
     value = figure.latency_us.get(rank)
+    text = latency_text(figure, value)
     if value is None or not figure.contradiction:
-        return Cell(quantity.time_us(value), value, kind="num")
-    return Cell(f"{quantity.time_us(value)} *", value, figure.contradiction, "num doubtful")
+        return Cell(text, value, kind="num")
+    return Cell(f"{text} *", value, figure.contradiction, "num doubtful")
 
 
 def served_cell(figure: Figure) -> Cell:
