@@ -311,7 +311,8 @@ def _attempt(
     display.running(slot)
     placed: Slot | None = slot
     if slot.workload.maximum:
-        placed = open_loop.with_rate(slot, open_loop.maxima(earlier, slot.workload.maximum))
+        base = open_loop.closed(slot.workload)
+        placed = open_loop.with_rate(slot, open_loop.maxima(earlier, base))
     if placed is None:
         message = f"{slot.workload.maximum} has no figure, so the rate to offer is not known"
         found = trial.failed(slot, conditions, schema.Failure("no_maximum", message))

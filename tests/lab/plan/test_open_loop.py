@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bolide.errors import ConfigError
 from bolide.lab.plan import open_loop, study
 from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.plan.schedule import Slot, slots
-from bolide.lab.record.schema import Failure, Trial, Workload
+from bolide.lab.record.schema import Contestant, Failure, Served, Trial, Workload
+from bolide.lab.report.summary import Figure
+from lab import sample_race
 from lab.tiny_race import liar, workload
 
 BASE = workload(name="kept-bolide", requests_total=100, duration_s=None)
@@ -45,6 +48,7 @@ def trial(contestant: str, rate: float | None, round_: int = 1, **more: object) 
         "is_valid": rate is not None,
         "failure": None if rate is not None else Failure("died", "it did"),
         "requests_per_s": rate,
+        "ok": None if rate is None else 100,
         "verdict": "server-bound",
     }
     return Trial(**(fields | more))  # type: ignore[arg-type]
@@ -78,7 +82,34 @@ def test_shares_and_search_are_the_files() -> None:
 def test_a_maximum_is_the_median_of_its_valid_rounds() -> None:
     trials = [trial("a", 100.0), trial("a", 300.0, 2), trial("a", 110.0, 3), trial("b", None)]
     trials += [trial("a", 9.0, 4, workload="other"), trial("a", 400.0, 2)]
-    assert open_loop.maxima(trials, "kept-bolide") == {"a": 110.0}
+    assert open_loop.maxima(trials, BASE) == {"a": 110.0}
+
+
+def test_a_maximum_is_that_of_a_figure_in_the_table() -> None:
+    """The one round of seven that did not fail is no figure, and sets nobody's rate."""
+    rare = [trial("rare", None, number) for number in range(1, 7)] + [trial("rare", 5.0, 7)]
+    half = [trial("half", None), trial("half", 50.0, 2)]
+    most = [trial("most", None), trial("most", 70.0, 2), trial("most", 90.0, 3)]
+    few = Served(connections=1, starved=9, min=1, median=9, max=9)
+    starved = [trial("starved", 60.0, ok=1000, served=few)]
+    trials = [*rare, *half, *most, *starved]
+    assert open_loop.maxima(trials, BASE) == {"most": 80.0}
+    for name, own in (("rare", rare), ("half", half), ("most", most), ("starved", starved)):
+        figure = Figure(BASE, _record(name), own)
+        assert (figure.rate is not None) == (name == "most")
+
+
+def _record(name: str) -> Contestant:
+    [found, *_] = sample_race.contestants()
+    return msgspec.structs.replace(found, name=name)
+
+
+def test_the_closed_workload_is_that_of_the_maxima() -> None:
+    for each in of_base().values():
+        found = msgspec.structs.replace(
+            open_loop.closed(each), duration_s=None, requests_total=100, rounds=BASE.rounds
+        )
+        assert found == BASE
 
 
 @pytest.mark.parametrize(

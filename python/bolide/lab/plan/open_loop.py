@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record.schema import Trial, Workload
+from bolide.lab.record.validity import valid_of
 
 TOOL = "bolide"
 """The only tool whose latencies count from the moment at which a request was due."""
@@ -68,13 +69,29 @@ def workloads(table: OpenLoop, base: Workload) -> list[Workload]:
     return found
 
 
-def maxima(trials: Iterable[Trial], workload: str) -> dict[str, float]:
-    """Return the median rate of each contestant at a workload, of its trials with a figure."""
-    rates: dict[str, dict[int, float]] = defaultdict(dict)
+def closed(workload: Workload) -> Workload:
+    """Return the workload that measures the maxima of one of an open loop, but for its duration."""
+    return msgspec.structs.replace(
+        workload, name=workload.maximum, maximum="", rate_of="", rate_share=None, finds=""
+    )
+
+
+def maxima(trials: Iterable[Trial], workload: Workload) -> dict[str, float]:
+    """Return the median rate of each contestant that has a figure at a workload.
+
+    It has one by the rule of the report, so that each maximum is a rate in its table: a single
+    round that did not fail would set the common rate of all contestants.
+    """
+    found: dict[str, dict[int, Trial]] = defaultdict(dict)
     for each in trials:
-        if each.workload == workload and each.is_valid and each.requests_per_s:
-            rates[each.contestant][each.round] = each.requests_per_s
-    return {name: median(by_round.values()) for name, by_round in rates.items()}
+        if each.workload == workload.name:
+            found[each.contestant][each.round] = each
+    valid = {name: valid_of(rounds.values(), workload) for name, rounds in found.items()}
+    return {
+        name: median(each.requests_per_s or 0.0 for each in trials)
+        for name, trials in valid.items()
+        if trials
+    }
 
 
 def with_rate(slot: Slot, maxima: Mapping[str, float]) -> Slot | None:

@@ -24,6 +24,7 @@ from bolide.lab.record.schema import (
     Trial,
     Workload,
 )
+from bolide.lab.record.validity import valid_of
 from bolide.lab.stats import histogram, noise
 from bolide.lab.stats.interval import Interval, median_interval
 from bolide.lab.stats.ratio import by_round, by_start, deviation, start_of
@@ -45,13 +46,8 @@ class Figure:
 
     @cached_property
     def valid(self) -> list[Trial]:
-        """The trials with figures: no failure, correct responses, and all connections served.
-
-        None if at least half of the rounds failed: a median of the others would hide that.
-        """
-        valid = [each for each in self.trials if each.is_valid and each.ok and each.requests_per_s]
-        valid = [each for each in valid if not service.starved_in(each, self.workload)]
-        return valid if len(valid) > len(self.trials) / 2 else []
+        """The trials with figures; none if at least half of the rounds have none."""
+        return valid_of(self.trials, self.workload)
 
     @cached_property
     def by_turn(self) -> dict[int, float]:
