@@ -12,7 +12,7 @@ from rich.console import Console
 
 from bolide.lab.plan import open_loop as parts
 from bolide.lab.plan.open_loop import OpenLoop
-from bolide.lab.record.schema import Failure, Record, Trial
+from bolide.lab.record.schema import Failure, GeneratorUse, Record, ServerUse, Trial
 from bolide.lab.report import charts, markdown, open_loop
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.drawing import svg
@@ -198,6 +198,35 @@ def test_every_output_has_it(result: Result) -> None:
     for each in of_open_loop(result):
         Console(file=out, width=120).print(each)
     assert "80 % served" in out.getvalue()
+
+
+def test_what_a_whole_search_used_is_not_that_of_its_rate(result: Result) -> None:
+    """It was measured over a dozen rates, and the responses are those of one."""
+    used: dict[str, Any] = {
+        "energy_j": 6000.0,
+        "server": ServerUse(cpu_s=30.0, cpu_share=1.0, rss_bytes_max=5000, context_switches=90_000),
+        "generator": GeneratorUse(cpu_share=0.5, rss_bytes_max=4000, context_switches=90_000),
+    }
+    for key, figure in result.open_loop.items():
+        trials = [msgspec.structs.replace(each, **used) for each in figure.trials]
+        result.open_loop[key] = Figure(figure.workload, figure.contestant, trials)
+    race = gather([])
+    race.results.append(result)
+    heads, *lines = (line.split(",") for line in csv(race).splitlines())
+    rows = {(line[1], line[2]): dict(zip(heads, line, strict=True)) for line in lines}
+    search, half = rows["find-bolide", "bolide-wsgi"], rows["open-own50-bolide", "bolide-wsgi"]
+    empty = {name for name in heads if half[name] and not search[name]}
+    assert empty == {
+        "cpu_us_per_request",
+        "energy_uj_per_request",
+        "memory_bytes",
+        "server_cpu_share",
+        "server_switches_per_request",
+        "generator_cpu_share",
+        "generator_memory_bytes",
+        "generator_switches_per_request",
+    }
+    assert (search["requests_per_s"], half["energy_uj_per_request"]) == ("90000", "40000")
 
 
 def test_a_study_without_it_has_no_table() -> None:

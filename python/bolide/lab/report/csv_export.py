@@ -24,7 +24,6 @@ def csv(race: Race) -> str:
 
 def _values(result: Result, figure: Figure) -> list[float | None]:
     rate, of, served = figure.rate, result.of_ceiling(figure), figure.served
-    cpu, energy = figure.cpu_us_per_request, figure.energy_uj_per_request
     return [
         rate and rate.middle,
         rate and rate.low,
@@ -34,6 +33,18 @@ def _values(result: Result, figure: Figure) -> list[float | None]:
         *(figure.latency_us.get(rank) for rank in ("p50", "p99", "max")),
         *((served.connections, served.starved, served.fairness) if served else [None] * 3),
         figure.in_flight,
+        *_uses(figure),
+        figure.failed,
+    ]
+
+
+def _uses(figure: Figure) -> list[float | None]:
+    """Return what server and generator used; unknown for a search for the highest rate.
+
+    It was measured over all rates that the search tried, the responses are those of one of them.
+    """
+    cpu, energy = figure.cpu_us_per_request, figure.energy_uj_per_request
+    found = [
         cpu and cpu.middle,
         energy and energy.middle,
         figure.memory_bytes,
@@ -42,5 +53,5 @@ def _values(result: Result, figure: Figure) -> list[float | None]:
         figure.generator_cpu,
         figure.generator_memory_bytes,
         figure.generator_switches_per_request,
-        figure.failed,
     ]
+    return [None] * len(found) if figure.workload.finds else found
