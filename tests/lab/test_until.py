@@ -68,7 +68,7 @@ def test_what_will_not_become_narrow_is_named_and_not_waited_for() -> None:
     found = until.need(result(one=STEADY, two=WILD), 0.02)
     assert found.workloads == []
     assert found.hopeless == [
-        "two at c100 will not be within 2.0% (now 186.7%): that would take about 12363 rounds"
+        "two at c100 will not be within 2.0% (now 300.0%): that would take about 12363 rounds"
     ]
 
 

@@ -52,8 +52,8 @@ def _rounds(figure: Figure, share: float) -> int:
 
 
 def _why(figure: Figure, share: float) -> str:
-    width = figure.rate and figure.rate.relative_width
-    so_far = f" (now {width:.1%})" if width is not None else ""
+    reach = figure.rate and figure.rate.reach
+    so_far = f" (now {reach:.1%})" if reach is not None else ""
     return (
         f"{figure.contestant.name} at {figure.workload.name} will not be within {share:.1%}"
         f"{so_far}: that would take about {_rounds(figure, share)} rounds"

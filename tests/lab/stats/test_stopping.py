@@ -12,6 +12,8 @@ STEADY = [100.0, 101.0, 99.0, 100.0, 101.0, 99.0]
 def test_an_interval_is_narrow_to_either_side() -> None:
     assert is_narrow(STEADY, 0.01)
     assert not is_narrow(STEADY, 0.0099)
+    for skewed in ([100.0] * 5 + [103.0], [100.0] * 5 + [97.0]):
+        assert is_narrow(skewed, 0.03) and not is_narrow(skewed, 0.0299)
 
 
 @pytest.mark.parametrize("values", [[], [100.0], [100.0] * 5])

@@ -64,14 +64,20 @@ def test_coverage_of_order_statistics(count: int, rank: int, share: float) -> No
 def test_one_value_has_no_interval_and_none_has_no_median() -> None:
     found = median_interval([3.0])
     assert found is not None
-    assert (found.middle, found.low, found.high, found.relative_width) == (3.0, None, None, None)
+    assert (found.middle, found.low, found.high, found.reach) == (3.0, None, None, None)
     assert (found.coverage, found.label) == (None, "")
     assert median_interval([]) is None
 
 
-def test_relative_width() -> None:
-    found = median_interval(THREE)
-    assert found is not None and found.relative_width == pytest.approx(0.03)
+@pytest.mark.parametrize(
+    ("values", "reach"), [(THREE, 0.04), ([100.0, 96.0, 102.0], 0.04), ([1.0, -1.0], None)]
+)
+def test_an_interval_reaches_as_far_as_its_farther_end(
+    values: list[float], reach: float | None
+) -> None:
+    found = median_interval(values)
+    assert found is not None
+    assert found.reach == (None if reach is None else pytest.approx(reach))
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ class Interval:
     """Number of values that it was computed from."""
 
     @property
-    def relative_width(self) -> float | None:
-        """Half the width of the interval, divided by its middle."""
+    def reach(self) -> float | None:
+        """Distance of the farther end from the middle, divided by the middle."""
         if self.low is None or self.high is None or not self.middle:
             return None
-        return (self.high - self.low) / 2 / abs(self.middle)
+        return max(self.high - self.middle, self.middle - self.low) / abs(self.middle)
 
     @property
     def is_range(self) -> bool:

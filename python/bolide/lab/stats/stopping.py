@@ -14,14 +14,14 @@ _Z = 1.96
 
 
 def is_narrow(values: Sequence[float], share: float) -> bool:
-    """Whether the median's interval reaches at most a share of it to either side, on average.
+    """Whether the median's interval reaches at most a share of it to either side.
 
     A range of fewer than ROUNDS_MIN values is no interval, however narrow it is.
     """
     found = median_interval(values)
-    if found is None or found.is_range or found.relative_width is None:
+    if found is None or found.is_range or found.reach is None:
         return False
-    return found.relative_width <= share
+    return found.reach <= share
 
 
 def rounds_needed(values: Sequence[float], share: float) -> int:
