@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bolide.lab.stats.littles_law import contradicts, in_flight, is_starved
+from bolide.lab.stats.littles_law import complete_share, contradicts, in_flight, is_starved
 
 
 def test_five_of_a_hundred() -> None:
@@ -44,3 +44,13 @@ def test_thresholds(
     assert contradicts(flying, 100) is is_contradiction
     assert is_starved(flying, 100, is_tool_busy=False) is is_few
     assert is_starved(flying, 100, is_tool_busy=True) is is_few_for_a_busy_tool
+
+
+@pytest.mark.parametrize("rounds", [0.5, 1.0, 1.5, 2.0, 3.25, 10.0])
+def test_what_a_window_counts_of_connections_that_are_served_in_turn(rounds: float) -> None:
+    """A server takes 0.01 s for each of 100 connections; the window ends after these rounds."""
+    window_s = rounds * 100 * 0.01
+    latencies_s = [0.01 * min(100, number) for number in range(1, round(rounds * 100) + 1)]
+    mean_us = sum(latencies_s) / len(latencies_s) * 1e6
+    flying = in_flight(len(latencies_s) / window_s, mean_us)
+    assert flying == pytest.approx(100 * complete_share(rounds), abs=1)

@@ -11,7 +11,8 @@ from bolide.lab.record.schema import GeneratorUse, KernelDelta, Served, ServerUs
 from bolide.lab.trial.verdict import Observation, judge
 from lab.tiny_race import workload
 
-LOAD = ("connections", "pipeline_depth", "is_persistent", "duration_s", "rate_per_s", "tool")
+LOAD = ("connections", "pipeline_depth", "is_persistent", "duration_s", "requests_total")
+LOAD += ("rate_per_s", "tool")
 
 
 def seen(**more: Any) -> Observation:
@@ -262,6 +263,20 @@ def test_a_latency_that_contradicts_the_rate_is_named_whatever_the_limit(
     assert (verdict, evidence[2:]) == (limit, sentences)
 
 
+@pytest.mark.parametrize(
+    ("ok", "flying", "is_named"),
+    [
+        (200, 60.1, False),  # 75 of 100 are in flight that the window does not interrupt
+        (200, 59.9, True),
+        (900, 151.0, False),  # of a warm-up, for example
+        (1000, 151.0, True),
+    ],
+)
+def test_few_responses_contradict_the_rate_less(ok: int, flying: float, is_named: bool) -> None:
+    evidence = judge(seen(in_flight=flying, tool="wrk", ok=ok))[1]
+    assert (CONTRADICTION.format(flying) in evidence) is is_named
+
+
 FEW = "rate times mean latency is 4.9: about 5 of 100 connections were served"
 
 
@@ -270,8 +285,57 @@ def test_few_connections_in_flight_are_no_figure() -> None:
     assert (verdict, evidence[0]) == ("errors", FEW)
     assert judge(seen(in_flight=50.0, tool="wrk", server_share=1.0))[0] == "server-bound"
     assert judge(seen(in_flight=49.0, tool="wrk", server_share=1.0))[0] == "errors"
-    few = judge(seen(in_flight=4.9, tool="wrk", ok=999, server_share=1.0))
-    assert few[0] == "server-bound"  # not ten responses for each connection
+
+
+SLOW: dict[str, Any] = {
+    "tool": "wrk",
+    "connections": 10_000,
+    "duration_s": 3.0,
+    "seconds": 3.0,
+    "server_share": 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("ok", "flying", "verdict"),
+    [
+        (71_535, 947.0, "errors"),  # aiohttp on uvloop, of which 9,300 would be all
+        (28_000, 3_039.0, "errors"),  # waitress
+        (18_000, 6_280.0, "server-bound"),  # cheroot, which served all: 7,222
+        (16_000, 3_438.0, "server-bound"),  # half of what the window can show: 6,875
+        (16_000, 3_437.0, "errors"),
+        (5_000, 1_250.0, "server-bound"),  # half of the connections were served, in turn: 2,500
+        (5_000, 1_249.0, "errors"),
+    ],
+)
+def test_few_in_flight_are_no_figure_of_a_slow_server(ok: int, flying: float, verdict: str) -> None:
+    """Connections that had few responses each: the window's end interrupts many of them."""
+    assert judge(seen(**SLOW, ok=ok, in_flight=flying))[0] == verdict
+
+
+def test_a_number_of_requests_is_not_interrupted() -> None:
+    load = {**SLOW, "duration_s": None, "requests_total": 18_000, "ok": 18_000}
+    assert judge(seen(**load, in_flight=5_000.0))[0] == "server-bound"
+    assert judge(seen(**load, in_flight=4_999.0))[0] == "errors"
+
+
+def test_counts_of_few_responses_are_checked_by_the_law_too() -> None:
+    """All have had a response at the end, most of them only then."""
+    counted = served(9_700, 300, min=0, median=1, fairness=0.2)
+    few = seen(**SLOW, ok=60_000, in_flight=947.0, served=counted)
+    assert judge(few)[0] == "errors"
+    assert judge(few)[1][0] == (
+        "rate times mean latency is 947.0: about 947 of 10,000 connections were served"
+    )
+    assert judge(seen(**SLOW, ok=60_000, in_flight=9_000.0, served=counted))[0] == "server-bound"
+
+
+@pytest.mark.parametrize(("starved", "verdict"), [(997, "server-bound"), (998, "errors")])
+def test_few_responses_leave_some_connections_without_one(starved: int, verdict: str) -> None:
+    """At 3 each, 5 % of them if the server takes requests in no order, and 5 % more."""
+    counted = served(10_000 - starved, starved, min=0)
+    found = judge(seen(**SLOW, ok=30_000, in_flight=None, served=counted))
+    assert found[0] == verdict
 
 
 @pytest.mark.parametrize(
@@ -298,8 +362,15 @@ def served(connections: int, starved: int, **more: Any) -> Served:
 
 
 def test_connections_that_were_counted_need_no_law() -> None:
+    assert judge(seen(served=served(100, 0))) == ("neither", BOTH)
     even = seen(served=served(100, 0), in_flight=4.9)
-    assert judge(even) == ("neither", BOTH)
+    assert judge(even) == (
+        "neither",
+        [
+            *BOTH,
+            "rate times mean latency is 5, not 100 connections: do not rely on bolide's latency",
+        ],
+    )
     few = judge(seen(served=served(5, 95, min=0, median=0, fairness=0.05), server_share=1.0))
     assert few[0] == "errors"
     assert few[1][0] == "95 of 100 connections were not served: the rate is that of 5"

@@ -6,6 +6,7 @@ many connections had a request in flight (`stats/littles_law.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from bolide.lab.record.schema import GeneratorUse, Published, Served, Trial, Workload
@@ -14,7 +15,7 @@ from bolide.lab.stats import littles_law
 STARVED_SHARE_MAX = 0.05
 """Share of connections without a response above which a rate is that of the others."""
 RESPONSES_MIN = 10
-"""Responses per connection from which on each connection should have had one."""
+"""Responses per connection from which on counts alone say how evenly connections were served."""
 FAIRNESS_MIN = 0.9
 """Jain's index below which connections were served unevenly."""
 SERVED_SHARE_MIN = 0.5
@@ -51,6 +52,19 @@ def in_flight(
     return littles_law.in_flight(requests_per_s, mean_us, at_once)
 
 
+def in_flight_expected(workload: Workload, responses: int) -> float:
+    """Return how many connections the law counts if all are served alike."""
+    if workload.requests_total is not None:  # the tool waits for the last response
+        return workload.connections
+    return workload.connections * littles_law.complete_share(_rounds(workload, responses))
+
+
+def _rounds(workload: Workload, responses: int) -> float:
+    """Return the responses, or batches of pipelined ones, per connection."""
+    at_once = workload.pipeline_depth * workload.streams
+    return responses / workload.connections / at_once
+
+
 def is_open_loop(workload: Workload) -> bool:
     """Whether requests are due at given times, so that connections may have none."""
     return workload.rate_per_s is not None or bool(workload.maximum or workload.finds)
@@ -59,6 +73,11 @@ def is_open_loop(workload: Workload) -> bool:
 def in_flight_of(found: Trial, workload: Workload) -> float | None:
     """Return the same for the record of a trial, also of one from before this was recorded."""
     return in_flight(workload, found.requests_per_s, (found.latency_us or {}).get("mean"))
+
+
+def responses_of(found: Trial) -> int:
+    """Return the number of all responses of a trial."""
+    return (found.ok or 0) + (found.failed or 0)
 
 
 def starved(
@@ -73,38 +92,43 @@ def starved(
     """Return why a rate is not that of all connections; "" if it is.
 
     `flying` is the number in flight, `responses` the number of all responses. A connection with
-    wrong responses only is not starved: these are the reason then.
+    wrong responses only is not starved: these are the reason then. Where connections had few
+    responses, their counts say little, and the law is asked as well.
     """
-    if responses < RESPONSES_MIN * workload.connections or is_open_loop(workload):
+    if not responses or is_open_loop(workload):
         return ""
-    connections = workload.connections
     if served is not None:
         wrong = sum(count for name, count in errors.items() if name not in NO_RESPONSE)
-        if wrong > ERROR_SHARE_MAX * responses:
+        if wrong > ERROR_SHARE_MAX * responses or not served.connections:
             return ""
-        return _starved_of(served, is_persistent=workload.is_persistent)
-    if flying is None or not littles_law.is_starved(flying, connections, is_tool_busy=is_tool_busy):
+        each = responses / workload.connections
+        found = _starved_of(served, each, is_persistent=workload.is_persistent)
+        if found or each >= RESPONSES_MIN:
+            return found
+    expected = in_flight_expected(workload, responses)
+    if flying is None or not littles_law.is_starved(flying, expected, is_tool_busy=is_tool_busy):
         return ""
     return (
         f"rate times mean latency is {flying:.1f}: about {max(1, round(flying)):,} of"
-        f" {connections:,} connections were served"
+        f" {workload.connections:,} connections were served"
     )
 
 
-def _starved_of(served: Served, *, is_persistent: bool) -> str:
-    """Return the same of connections that were counted; "" if none had a correct response.
+def _starved_of(served: Served, each: float, *, is_persistent: bool) -> str:
+    """Return the same of connections that were counted, with `each` so many responses on average.
 
-    Of connections for one request each, some wait for the kernel to repeat a handshake.
+    A server that takes requests in no order leaves a share of exp(-each) without one. Of
+    connections for one request each, some wait for the kernel to repeat a handshake.
     """
     total = served.starved + served.connections
-    if not served.connections:
-        return ""
-    if served.starved > STARVED_SHARE_MAX * total:
+    if served.starved > (STARVED_SHARE_MAX + math.exp(-each)) * total:
         return (
             f"{served.starved:,} of {total:,} connections were not served: the rate is that of"
             f" {served.connections:,}"
         )
-    if not is_persistent or served.fairness is None or served.fairness >= SERVED_SHARE_MIN:
+    if not is_persistent or each < RESPONSES_MIN:
+        return ""
+    if served.fairness is None or served.fairness >= SERVED_SHARE_MIN:
         return ""
     few = max(1, round(served.fairness * total))
     return f"the rate is that of about {few:,} of {total:,} connections: {unevenness(served)}"
@@ -116,7 +140,7 @@ def starved_in(found: Trial, workload: Workload) -> str:
         workload,
         found.served,
         in_flight_of(found, workload),
-        (found.ok or 0) + (found.failed or 0),
+        responses_of(found),
         errors=found.errors,
         is_tool_busy=is_busy(found.generator, found.seconds),
     )
@@ -144,12 +168,18 @@ def is_busy(generator: GeneratorUse, seconds: float | None) -> bool:
     return (processors or 0.0) >= BUSY_SHARE_MIN
 
 
-def contradiction(workload: Workload, served: Served | None, flying: float | None) -> str:
+def contradiction(workload: Workload, flying: float | None, responses: int) -> str:
     """Return how rate and latency of a tool contradict each other; "" if they do not.
 
-    Connections that `bolide load` has counted need no such conclusion.
+    With few responses per connection, those that began before a window make up for the others.
     """
-    if served is not None or not littles_law.contradicts(flying, workload.connections):
+    expected = in_flight_expected(workload, responses)
+    if flying is None or not responses or not littles_law.contradicts(flying, expected):
+        return ""
+    is_many = flying > expected
+    if is_many and not littles_law.contradicts(flying, workload.connections):
+        return ""
+    if is_many and _rounds(workload, responses) < RESPONSES_MIN:
         return ""
     return (
         f"rate times mean latency is {flying:,.0f}, not {workload.connections:,} connections:"

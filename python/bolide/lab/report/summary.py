@@ -116,10 +116,14 @@ class Figure:
 
     @cached_property
     def contradiction(self) -> str:
-        """How rate and latency contradict each other; "" if they do not."""
-        if not self.valid:
-            return ""
-        return service.contradiction(self.workload, self.served, self.in_flight)
+        """How rate and latency contradict each other; "" if they do not, or without a rate."""
+        return self.in_flight_doubt if self.valid else ""
+
+    @cached_property
+    def in_flight_doubt(self) -> str:
+        """The same, also without a rate."""
+        responses = _median(service.responses_of(each) for each in self.valid or self.trials)
+        return service.contradiction(self.workload, self.in_flight, int(responses or 0))
 
     @cached_property
     def energy_uj_per_request(self) -> Interval | None:

@@ -10,7 +10,6 @@ from bolide.lab.report import quantity
 from bolide.lab.report.drawing import svg
 from bolide.lab.report.summary import Figure, Result
 from bolide.lab.stats.interval import Interval
-from bolide.lab.stats.littles_law import contradicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +281,8 @@ def served_cell(figure: Figure) -> Cell:
         return Cell(quantity.NONE, None, "the tool does not report it", "num quiet")
     connections = figure.workload.connections
     text = f"≈{quantity.count(max(1, flying))} in flight"
-    is_wrong = contradicts(flying, connections)
-    return Cell(text, flying / connections, "", "num bad" if is_wrong else "num")
+    doubt = figure.in_flight_doubt
+    return Cell(text, flying / connections, doubt, "num bad" if doubt else "num")
 
 
 def _cost_cell(found: Interval | None, unit: str) -> Cell:

@@ -23,6 +23,15 @@ def in_flight(rate_per_s: float | None, mean_us: float | None, batch: int = 1) -
     return rate_per_s / batch * mean_us / 1e6
 
 
+def complete_share(rounds: float) -> float:
+    """Return the share of all connections that the law counts in a window of so many `rounds`.
+
+    Rounds are responses per connection. What the window's end interrupts has no latency: half a
+    round of a server that serves connections in turn, and all but half of a round that is not over.
+    """
+    return 1 - 0.5 / rounds if rounds >= 1 else rounds / 2
+
+
 def contradicts(flying: float | None, expected: float) -> bool:
     """Whether the number in flight is so far from the expected one that the latency is wrong."""
     return flying is not None and abs(flying / expected - 1) > DEVIATION_MAX

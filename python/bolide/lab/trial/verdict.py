@@ -159,7 +159,7 @@ def _service(seen: Observation) -> list[str]:
     """Say how evenly connections were served, and whether the latency can be right."""
     found = [
         service.unevenness(seen.served),
-        service.contradiction(seen.workload, seen.served, seen.in_flight),
+        service.contradiction(seen.workload, seen.in_flight, seen.ok + seen.failed),
     ]
     return [each for each in found if each]
 
