@@ -201,6 +201,15 @@ def test_a_stall() -> None:
     assert judge(seen(**STALL)) == ("errors", STALLED)
 
 
+def test_a_stall_whose_few_responses_took_less_than_a_tick() -> None:
+    """One response on each connection, then silence: wrk reports no errors."""
+    verdict, evidence = judge(seen(**{**STALL, "server_share": 0.0, "ok": 100, "tool": "wrk"}))
+    assert (verdict, evidence[0]) == (
+        "errors",
+        "stalled: 1.0 responses on each connection, and an idle server",
+    )
+
+
 def test_a_stall_counts_failures_and_comes_before_them() -> None:
     verdict, evidence = judge(seen(**{**STALL, "ok": 40, "failed": 60, "errors": {"timeout": 60}}))
     first = "stalled: 1.0 responses on each connection, and an idle server"

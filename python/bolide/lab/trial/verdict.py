@@ -22,6 +22,7 @@ STEAL_SHARE_MAX = 0.01
 OTHERS_SHARE_MAX = 0.1
 MEMORY_WAITED_SHARE_MAX = 0.05
 STALLED_REQUESTS = 2
+IDLE_SHARE_MAX = 0.1
 PORTS_SHARE_MAX = 0.5
 
 
@@ -122,7 +123,8 @@ def _queues(seen: Observation) -> list[str]:
 
 def _stalled(seen: Observation) -> str:
     """Detect a stall of keep-alive: one or two responses on each connection, then silence."""
-    is_idle = (seen.server.cpu_share or 1.0) < 0.1 * seen.server_cpus
+    share = seen.server.cpu_share  # 0.0 after a hundred responses, which take less than a tick
+    is_idle = share is not None and share < IDLE_SHARE_MAX * seen.server_cpus
     is_timed = seen.workload.duration_s is not None and seen.seconds >= 1.0
     if seen.workload.is_persistent and is_timed and is_idle and seen.workload.rate_per_s is None:
         per_connection = (seen.ok + seen.failed) / seen.workload.connections
