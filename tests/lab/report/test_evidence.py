@@ -113,6 +113,12 @@ def test_what_a_million_requests_cost(race: Race) -> None:
     assert cpu is not None
     cell = cell_of(found, "single-wrk", "bjoern", "CPU s/million")
     assert cell.text == f"{quantity.short(cpu.middle)} s" and 8 < cpu.middle < 10
+    number = replace(
+        figure, workload=msgspec.structs.replace(figure.workload, requests_total=700_000)
+    )
+    exact = number.cpu_us_per_request  # 4.9 s of the server, for all of its responses
+    assert exact is not None
+    assert exact.middle == pytest.approx(4.9e6 / sorted(t.ok or 0 for t in figure.trials)[3])
     metered = [
         msgspec.structs.replace(each, energy_j=(each.ok or 0) * 2.5e-5) for each in figure.trials
     ]

@@ -131,6 +131,8 @@ def test_the_time_of_the_block_counts(start: Start) -> None:
 
 SAMPLES = [(0.0, 0.0), (1.0, 0.1), (2.0, 1.1), (3.0, 2.1), (4.0, 2.2)]
 """A second of making connections, two of load, one of closing."""
+FAST = [(0.0, 0.0), (0.1, 0.0), (0.2, 0.1), (0.3, 0.2), (0.4, 0.25), (0.5, 0.26)]
+"""A quarter of a second of load."""
 
 
 @pytest.mark.parametrize(
@@ -138,6 +140,9 @@ SAMPLES = [(0.0, 0.0), (1.0, 0.1), (2.0, 1.1), (3.0, 2.1), (4.0, 2.2)]
     [
         (SAMPLES, 2.0, 1.0),
         (SAMPLES, 3.0, 0.7),
+        (SAMPLES, 2.5, 0.82),  # from 1.0, or until 3.0 s
+        (FAST, 0.25, 0.9),
+        (FAST, 0.3, 0.25 / 0.3),
         (SAMPLES, None, 0.55),
         (SAMPLES, 9.0, 0.55),
         (SAMPLES[:1], 1.0, None),

@@ -147,11 +147,23 @@ def test_how_busy_a_server_was_is_known_by_bytes() -> None:
         requests_sent=7,
         run_bytes=800_000_000,
     )
-    use = trial._server(ServerUse(cpu_s=0.8, cpu_share=0.1), reading, load)
+    use = trial._server(ServerUse(cpu_s=0.8, cpu_share=0.1), reading, load, 1)
     assert use.cpu_share == 1.0
     unknown = msgspec.structs.replace(use, cpu_share=0.1)
     for other in (replace(reading, run_bytes=None), replace(reading, run_bytes=0)):
-        assert trial._server(unknown, other, load) == unknown
+        assert trial._server(unknown, other, load, 1) == unknown
+
+
+@pytest.mark.parametrize(("cpu_s", "cpus", "share"), [(0.3, 1, 0.9), (0.4, 1, 1.0), (0.4, 2, 1.2)])
+def test_how_busy_a_server_was_is_known_of_a_number_of_requests(
+    cpu_s: float, cpus: int, share: float
+) -> None:
+    """Ten samples a second show too little of a third of a second."""
+    load = Load(url="", duration_s=None, requests_total=10_000)
+    seconds = 1 / 3
+    reading = Reading(ok=1, failed=0, errors={}, requests_per_s=30_000.0, seconds=seconds)
+    use = trial._server(ServerUse(cpu_s=cpu_s, cpu_share=0.8), reading, load, cpus)
+    assert use.cpu_share == pytest.approx(share)
 
 
 def test_intervals_are_not_for_turns(tmp_path: Path, silent: Silent) -> None:

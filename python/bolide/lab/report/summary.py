@@ -135,7 +135,21 @@ class Figure:
     @cached_property
     def cpu_us_per_request(self) -> Interval | None:
         """Processor time of the server's process tree per correct response."""
-        return self.over_rounds(_cpu_us_per_request)
+        return self.over_rounds(self._cpu_us_per_request)
+
+    def _cpu_us_per_request(self, found: Trial) -> float | None:
+        cpu_s = self._cpu_s(found)
+        return cpu_s / found.ok * 1e6 if cpu_s and found.ok else None
+
+    def _cpu_s(self, found: Trial) -> float | None:
+        """Return the processor time of the server while its responses were counted.
+
+        A number of requests is counted as a whole; any other load begins before, and ends after.
+        """
+        if self.workload.requests_total is not None:
+            return found.server.cpu_s
+        share, seconds = found.server.cpu_share, found.seconds
+        return share * seconds if share and seconds else None
 
     @cached_property
     def memory_bytes(self) -> int | None:
@@ -252,11 +266,6 @@ class Figure:
     def reason(self) -> str:
         """The first of the reasons, for a figure without a rate."""
         return self.reasons[0] if self.reasons else "no correct response"
-
-
-def _cpu_us_per_request(trial: Trial) -> float | None:
-    share, seconds, ok = trial.server.cpu_share, trial.seconds, trial.ok
-    return share * seconds / ok * 1e6 if share and seconds and ok else None
 
 
 def _median(values: Iterable[float | None]) -> float | None:

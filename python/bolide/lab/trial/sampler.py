@@ -9,12 +9,13 @@ counts with its last values, or with the processor time of its parent's children
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 
 from bolide.lab.record.schema import GeneratorUse, ServerUse
@@ -226,21 +227,29 @@ def busiest_share(
 ) -> float | None:
     """Return the largest share of a processor in any window of `seconds`, or in all samples.
 
-    Samples are times with the processor seconds until then; None if they span no time.
+    Samples are times with the processor seconds until then, which increase evenly between two of
+    them. None if they span no time.
     """
     if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
         return None
-    shares = []
-    last = 0
-    for at_s, cpu_s in samples:
-        while last < len(samples) and samples[last][0] - at_s < (seconds or math.inf):
-            last += 1
-        if last == len(samples):
-            break
-        until_s, until_cpu_s = samples[last]
-        shares.append((until_cpu_s - cpu_s) / (until_s - at_s))
-    (first_s, first_cpu_s), (end_s, end_cpu_s) = samples[0], samples[-1]
-    return max(shares, default=(end_cpu_s - first_cpu_s) / (end_s - first_s))
+    first_s, last_s = samples[0][0], samples[-1][0]
+    if not seconds or seconds >= last_s - first_s:
+        return (samples[-1][1] - samples[0][1]) / (last_s - first_s)
+    # The busiest window starts or ends at a sample.
+    starts = {at_s for at_s, _ in samples if at_s + seconds <= last_s}
+    starts |= {at_s - seconds for at_s, _ in samples if at_s - seconds >= first_s}
+    return (
+        max((_used_until(samples, s + seconds) - _used_until(samples, s)) for s in starts) / seconds
+    )
+
+
+def _used_until(samples: Sequence[tuple[float, float]], at_s: float) -> float:
+    """Return the processor seconds until a time between the first sample and the last one."""
+    after = bisect_left(samples, at_s, lo=1, hi=len(samples) - 1, key=itemgetter(0))
+    (one_s, one_cpu_s), (two_s, two_cpu_s) = samples[after - 1], samples[after]
+    if two_s <= one_s:
+        return two_cpu_s
+    return one_cpu_s + (two_cpu_s - one_cpu_s) * (at_s - one_s) / (two_s - one_s)
 
 
 class _Stat:

@@ -345,7 +345,7 @@ class Run:
         return self._record(
             reading,
             _Used(
-                server=_server(use, reading, load),
+                server=_server(use, reading, load, len(self._server_cpus)),
                 generator=_generator(threads, reading, load),
                 kernel=after.since(before),
                 others_share=max(0.0, others_s / wall_s / len(cpus)),
@@ -459,12 +459,16 @@ class Run:
         )
 
 
-def _server(use: ServerUse, reading: Reading, load: Load) -> ServerUse:
-    """Return what the server used; of a short turn, samples do not show how busy it was.
+def _server(use: ServerUse, reading: Reading, load: Load, cpus: int) -> ServerUse:
+    """Return what the server used; of a short load, samples do not show how busy it was.
 
-    Its share is the processor time of a byte, of all that were received, times those per second.
-    Requests would say less: of long responses, few begin and end within a turn.
+    Of a number of requests, its share is all of its processor time. Of a turn, it is the processor
+    time of a byte, of all that were received, times those per second. Requests would say less: of
+    long responses, few begin and end within a turn.
     """
+    if load.requests_total is not None and use.cpu_s is not None and reading.seconds:
+        share = max(use.cpu_share or 0.0, min(use.cpu_s / reading.seconds, cpus))
+        return msgspec.structs.replace(use, cpu_share=round(share, 4))
     if not load.warm_up_s or not reading.run_bytes or use.cpu_s is None:
         return use
     share = use.cpu_s / reading.run_bytes * (reading.bytes_per_s or 0.0)
