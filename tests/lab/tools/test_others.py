@@ -145,7 +145,7 @@ def test_bolide() -> None:
     assert found.errors == {"wrong_status": 10}
     assert found.latency_us is not None and found.latency_us["p99_9"] == 310
     assert found.histogram == [(60, 900), (310, 90)]
-    assert found.generator_cpu_s == 0.25
+    assert (found.generator_cpu_s, found.generator_cpu_share) == (0.25, 0.1)
     assert found.served == {
         "connections": 98,
         "starved": 2,

@@ -295,7 +295,10 @@ class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GeneratorUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What the load generator used; the share is that of its busiest thread."""
+    """What the load generator used; the share is that of its busiest thread.
+
+    `bolide load` reports it, without the polling before a request is due.
+    """
 
     cpu_s: float | None = None
     cpu_share: float | None = None

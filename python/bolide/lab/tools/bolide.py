@@ -76,6 +76,7 @@ class Bolide(Tool):
                 histogram=[(row[0], row[1]) for row in report["histogram"]] or None,
                 bytes_per_s=report["bytes_per_s"],
                 generator_cpu_s=report["generator_cpu_s"],
+                generator_cpu_share=report["generator_cpu"],
                 requests_sent=report.get("requests_sent"),
                 run_bytes=report.get("run_bytes_received"),
                 served=dict(report["connections_served"]),

@@ -79,6 +79,9 @@ class Reading:
     """Rows of (largest latency in microseconds, count), ascending."""
     bytes_per_s: float | None = None
     generator_cpu_s: float | None = None
+    """Processor time for which all threads of the tool worked, without polling."""
+    generator_cpu_share: float | None = None
+    """Share of the time in which its busiest thread worked."""
     requests_sent: int | None = None
     """Requests with those of the warm-up."""
     run_bytes: int | None = None

@@ -346,7 +346,7 @@ class Run:
             reading,
             _Used(
                 server=_server(use, reading, load, len(self._server_cpus)),
-                generator=_generator(threads, reading, load),
+                generator=_generator(threads, reading),
                 kernel=after.since(before),
                 others_share=max(0.0, others_s / wall_s / len(cpus)),
                 energy_j=energy_j,
@@ -475,14 +475,20 @@ def _server(use: ServerUse, reading: Reading, load: Load, cpus: int) -> ServerUs
     return msgspec.structs.replace(use, cpu_share=round(share, 4))
 
 
-def _generator(threads: ThreadSampler, reading: Reading, load: Load) -> GeneratorUse:
-    """Return what the tool used; in a short turn, samples say less than what it reports."""
-    use = threads.use(reading.generator_cpu_s, reading.seconds)
-    if not load.warm_up_s or not reading.generator_cpu_s or not reading.seconds:
+def _generator(threads: ThreadSampler, reading: Reading) -> GeneratorUse:
+    """Return what the tool used, as it reports that if it does.
+
+    In a short turn, samples say less. They also take the polling of an open loop for work: a
+    thread that is awake before each request is due never sleeps at high rates.
+    """
+    cpu_s, share = reading.generator_cpu_s, reading.generator_cpu_share
+    use = threads.use(cpu_s, reading.seconds)
+    if cpu_s is None or share is None or not reading.seconds:
         return use
-    cpu_s = reading.generator_cpu_s
-    share = round(cpu_s / reading.seconds / load.threads, 4)
-    return msgspec.structs.replace(use, cpu_s=cpu_s, cpu_share=share)
+    processors = round(cpu_s / reading.seconds, 4)
+    return msgspec.structs.replace(
+        use, cpu_s=round(cpu_s, 3), cpu_share=round(share, 4), processors=processors
+    )
 
 
 def _load_s_max(load: Load) -> float:

@@ -1,0 +1,35 @@
+"""What a trial records of its tool and its machine."""
+
+from __future__ import annotations
+
+from bolide.lab.record.schema import GeneratorUse
+from bolide.lab.tools.load import Reading
+from bolide.lab.trial import trial
+from bolide.lab.trial.sampler import ThreadSampler
+
+
+class AlwaysBusy(ThreadSampler):
+    """Samples of one thread that polls, or works, all the time."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: [])
+        self._first = {1: (0.0, 0.0)}
+        self._last = {1: (3.0, 3.0)}
+        self._samples = [(0.0, 0.0), (3.0, 3.0)]
+
+
+def reading(**more: float) -> Reading:
+    return Reading(
+        ok=1, failed=0, errors={}, requests_per_s=1.0, seconds=3.0, latency_us=None, **more
+    )
+
+
+def test_a_generator_that_polls_is_as_busy_as_it_reports() -> None:
+    """A point of an open loop at 15,000 requests per second: a fifth of the time is work."""
+    found = trial._generator(AlwaysBusy(), reading(generator_cpu_s=0.6, generator_cpu_share=0.15))
+    assert (found.cpu_s, found.cpu_share, found.processors) == (0.6, 0.15, 0.2)
+
+
+def test_a_tool_that_reports_nothing_is_as_busy_as_its_threads() -> None:
+    found = trial._generator(AlwaysBusy(), reading())
+    assert found == GeneratorUse(cpu_s=3.0, cpu_share=1.0, processors=1.0)
