@@ -60,7 +60,7 @@ class Ab(Tool):
             errors["wrong_body"] = complete
             remarks.append(wrong)
         elif bad <= BAD_SHARE_MAX * complete and (
-            wrong := wrong_bytes(load, page.number("Total transferred"), complete)
+            wrong := wrong_bytes(load, page.number("Total transferred"), complete, cut=bad)
         ):
             bad = errors["wrong_body"] = complete
             remarks.append(wrong)

@@ -53,7 +53,7 @@ def _reading(result: dict[str, Any], load: Load) -> Reading:
     errors = {"wrong_status": bad, **broken}
     remarks = ["bombardier reports statuses by class (2xx, 3xx...) only"]
     if bad <= BAD_SHARE_MAX * responses and (
-        wrong := wrong_bytes(load, result["bytesRead"], responses, result["others"])
+        wrong := wrong_bytes(load, result["bytesRead"], responses, lost=result["others"])
     ):
         bad = errors["wrong_body"] = responses
         remarks.append(wrong)

@@ -180,19 +180,23 @@ def settle(
     )
 
 
-def wrong_bytes(load: Load, received: float, responses: int, lost: int = 0) -> str | None:
+def wrong_bytes(
+    load: Load, received: float, responses: int, *, lost: int = 0, cut: int = 0
+) -> str | None:
     """Report that responses differ from the verified one in their length, heads included.
 
-    Tools that do not check contents count the bytes of whole responses. The allowance is for fields
-    that vary, and for responses that the end or an error (`lost`) interrupts. None if all is as
-    expected.
+    Tools that do not check contents count all bytes that they read, and whole responses. So there
+    may be more bytes, of responses that the end or an error (`lost`) interrupts. There are fewer
+    only if the tool counts interrupted responses (`cut`), and by VARIABLE_BYTES_MAX, for fields
+    that vary. None if all is as expected.
     """
     expected = load.response_bytes
     if expected is None or not responses:
         return None
     size = received / responses
-    interrupted = expected * (load.connections * load.pipeline_depth + lost) / responses
-    if abs(size - expected) <= VARIABLE_BYTES_MAX + interrupted:
+    least = expected * (1 - cut / responses)
+    most = expected * (1 + (load.connections * load.pipeline_depth + lost) / responses)
+    if least - VARIABLE_BYTES_MAX <= size <= most + VARIABLE_BYTES_MAX:
         return None
     return (
         f"responses had {size:,.0f} bytes on average, heads included, instead of the"

@@ -48,8 +48,9 @@ class Webbench(Tool):
         if is_wrapped:
             remarks.append("webbench's byte counter wrapped at 2 GiB")
         bad, errors = 0, {"failed": failed}
-        wrong = None if is_wrapped else wrong_bytes(load, per_s * seconds, succeeded, failed)
-        if wrong is not None:
+        received, cut = per_s * seconds, load.connections  # at the end, each client counts its last
+        wrong = wrong_bytes(load, received, succeeded, lost=failed, cut=cut)
+        if wrong is not None and not is_wrapped:
             bad = errors["wrong_body"] = succeeded
             remarks.append(wrong)
         return settle(

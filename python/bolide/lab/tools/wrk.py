@@ -64,7 +64,7 @@ class Wrk(Tool):
         lost = errors["connect"] + errors["read"] + errors["write"]
         bad, remarks = errors["wrong_status"] + late, _remarks(run, load)
         if errors["wrong_status"] <= BAD_SHARE_MAX * run["requests"] and (
-            wrong := wrong_bytes(load, run["bytes"], run["requests"], lost)
+            wrong := wrong_bytes(load, run["bytes"], run["requests"], lost=lost)
         ):
             bad = errors["wrong_body"] = run["requests"]
             remarks.append(wrong)
