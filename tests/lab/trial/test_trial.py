@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bolide.lab.record.schema import GeneratorUse
 from bolide.lab.tools.load import Reading
 from bolide.lab.trial import trial
@@ -28,6 +30,11 @@ def test_a_generator_that_polls_is_as_busy_as_it_reports() -> None:
     """A point of an open loop at 15,000 requests per second: a fifth of the time is work."""
     found = trial._generator(AlwaysBusy(), reading(generator_cpu_s=0.6, generator_cpu_share=0.15))
     assert (found.cpu_s, found.cpu_share, found.processors) == (0.6, 0.15, 0.2)
+
+
+def test_what_others_used_is_a_share_of_all_processors() -> None:
+    assert trial._others_share(6.0, 5.4, 3.0, 2) == pytest.approx(0.1)
+    assert trial._others_share(5.0, 5.1, 3.0, 2) == 0.0  # ticks are rounded
 
 
 def test_a_tool_that_reports_nothing_is_as_busy_as_its_threads() -> None:

@@ -188,7 +188,11 @@ def test_requests_have_the_fields_and_the_content_of_the_workload(
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("app", ["ask", "gather", "turn", "thread", "sleep"])
-def test_an_application_has_its_companion(app: str, tmp_path: Path, silent: Silent) -> None:
+def test_an_application_has_its_companion(
+    app: str, tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known_s: list[float] = []
+    monkeypatch.setattr(trial, "_others_share", lambda _, known, *more: known_s.append(known) or 0)
     load = workload(
         app=f"bench.on_asgi_io:{app}", companion="echo_selectors.py", content="Hello, World!"
     )
@@ -197,6 +201,10 @@ def test_an_application_has_its_companion(app: str, tmp_path: Path, silent: Sile
     [found] = trials_of(tmp_path)
     assert found.failure is None and found.ok, found
     assert processes_with("echo_selectors.py") == []
+    companion_s = found.companion_cpu_s
+    assert companion_s is not None and (companion_s > 0 or app not in ("ask", "gather"))
+    assert found.server.cpu_s is not None
+    assert known_s[0] >= companion_s + found.server.cpu_s > 0  # and of the tool
 
 
 def test_a_slot_of_turns_is_a_slot() -> None:

@@ -376,6 +376,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     """Rate times mean latency; None if unknown, or if it says nothing about connections."""
     energy_j: float | None = None
     """Energy of all processor packages from the tool's start to its end; None if unknown."""
+    companion_cpu_s: float | None = None
+    """Processor time of the server that the application uses; None without one."""
     server: ServerUse = ServerUse()
     generator: GeneratorUse = GeneratorUse()
     kernel: KernelDelta = KernelDelta()

@@ -92,6 +92,8 @@ class _Used:
     server: ServerUse
     generator: GeneratorUse
     kernel: KernelDelta
+    companion: ServerUse
+    """What the server that the application uses used; all unknown without one."""
     others_share: float
     energy_j: float | None
 
@@ -177,6 +179,7 @@ class Run:
         self._proof: Proof
         self._load: Load
         self._server: Process
+        self._beside: Process | None = None
         self._folder: Path
         self._address: tuple[str, int]
 
@@ -240,6 +243,7 @@ class Run:
         place = Place(self._folder, address, self._conditions.load_cpus)
         with start_companion(self._workload, place) as companion:
             companion.wait_ready(address, self._conditions.ready_s_max)
+            self._beside = companion
             yield address[1]
 
     def measured(self, number: int | None = None) -> Trial:
@@ -327,7 +331,11 @@ class Run:
         tool = find(self._workload.tool)
         self._command[:] = tool.command(load)
         cpus = {*self._server_cpus, *self._conditions.load_cpus}
-        with ServerSampler(server.pids) as sampler:
+        beside = self._beside
+        with (
+            ServerSampler(lambda: beside.pids() if beside else ()) as companion,
+            ServerSampler(server.pids) as sampler,
+        ):
             before, since, own_s = Counters(cpus), time.monotonic(), _own_cpu_s(cpus)
             meter = Meter()
             stdout, stderr, code, threads = self._tool(self._command, load, server, sampler)
@@ -340,15 +348,18 @@ class Run:
             which = ", ".join(map(str, sorted(escaped)))
             raise EscapedError(f"it may run on processors that are not its own: {which}")
         reading = tool.read(stdout, stderr, code, load)
-        use = sampler.use(reading.seconds)
-        others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - own_s
+        use, companion_use = sampler.use(reading.seconds), companion.use()
+        known_s = own_s + (use.cpu_s or 0.0) + (companion_use.cpu_s or 0.0)
         return self._record(
             reading,
             _Used(
                 server=_server(use, reading, load, len(self._server_cpus)),
                 generator=_generator(threads, reading),
                 kernel=after.since(before),
-                others_share=max(0.0, others_s / wall_s / len(cpus)),
+                companion=companion_use,
+                others_share=_others_share(
+                    after.busy_s - before.busy_s, known_s, wall_s, len(cpus)
+                ),
                 energy_j=energy_j,
             ),
         )
@@ -451,6 +462,7 @@ class Run:
             served=served,
             in_flight=None if flying is None else round(flying, 2),
             energy_j=used.energy_j,
+            companion_cpu_s=used.companion.cpu_s,
             server=used.server,
             generator=used.generator,
             kernel=used.kernel,
@@ -489,6 +501,11 @@ def _generator(threads: ThreadSampler, reading: Reading) -> GeneratorUse:
     return msgspec.structs.replace(
         use, cpu_s=round(cpu_s, 3), cpu_share=round(share, 4), processors=processors
     )
+
+
+def _others_share(busy_s: float, known_s: float, wall_s: float, cpus: int) -> float:
+    """Return the share of the processors that others used than those whose time is known."""
+    return max(0.0, (busy_s - known_s) / wall_s / cpus)
 
 
 def _load_s_max(load: Load) -> float:
