@@ -71,14 +71,23 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
         assert process.end_reason() == "ended with 127: /nonsense/server: No such file or directory"
 
 
+STEERING = (
+    *("WEB_CONCURRENCY", "FORWARDED_ALLOW_IPS", "PYTHONOPTIMIZE", "PYTHONMALLOC"),
+    *("BOLIDE_PORT", "GRANIAN_WORKERS", "GUNICORN_CMD_ARGS", "HYPERCORN_CONFIG"),
+    *("SANIC_ACCESS_LOG", "UVICORN_WORKERS", "UWSGI_PROCESSES", "AIOHTTP_NO_EXTENSIONS"),
+    *("GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "NODE_OPTIONS", "UV_THREADPOOL_SIZE"),
+    *("PHPRC", "PHP_INI_SCAN_DIR", "RUST_MIN_STACK", "TOKIO_WORKER_THREADS"),
+)
+
+
 def test_variables_that_steer_servers_are_not_inherited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BOLIDE_PORT", "1")
-    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--workers 9")
+    for name in STEERING:
+        monkeypatch.setenv(name, "9")
     monkeypatch.setenv("KEPT", "yes")
-    names = "BOLIDE_PORT GUNICORN_CMD_ARGS KEPT GIVEN"
-    script = f"import os; print(*sorted(set({names!r}.split()) & set(os.environ)))"
+    names = {*STEERING, "KEPT", "GIVEN"}
+    script = f"import os; print(*sorted({names!r} & set(os.environ)))"
     with _ended(tmp_path, sys.executable, "-c", script, GIVEN="yes") as process:
         assert process.last_output() == "GIVEN KEPT"
 

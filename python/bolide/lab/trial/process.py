@@ -22,7 +22,12 @@ END_S_MAX = guard.TERM_S_MAX + 10.0
 LOG_LINES = 4
 LOG_TAIL_BYTES = 4096
 LINE_SHOWN_MAX = 300
-HIDDEN = ("PYTHON", "BOLIDE_", "VIRTUAL_ENV", "GUNICORN_", "GRANIAN_", "UWSGI_")
+HIDDEN = (
+    *("PYTHON", "VIRTUAL_ENV", "WEB_CONCURRENCY", "FORWARDED_ALLOW_IPS", "AIOHTTP_"),
+    *("BOLIDE_", "GRANIAN_", "GUNICORN_", "HYPERCORN_", "ROBYN_", "SANIC_", "UVICORN_", "UWSGI_"),
+    *("GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "NODE_", "UV_THREADPOOL_SIZE"),
+    *("CADDY_", "NGINX", "PHPRC", "PHP_", "RUST_", "TOKIO_"),
+)
 """Prefixes of variables that a server does not inherit: they would change what is measured."""
 
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\n -~\u00a0-\U0010ffff]")
