@@ -80,21 +80,22 @@ def _other_part(before: Machine, now: Machine) -> str:
             server, load = (",".join(map(str, each or ())) for each in cpus)
             return f"--cpus server={server} load={load}"
     pairs = ((label, getattr(before, name), getattr(now, name)) for name, label in MACHINE.items())
-    return next((_changed(*each) for each in pairs if each[1] != each[2]), "")
+    return next((changed(*each) for each in pairs if each[1] != each[2]), "")
 
 
 def _other_contestant(before: Contestant, now: Contestant) -> str:
     if before.state != now.state:  # in both cases, its rounds would be from different times
-        return _changed(f"{now.name} was", before.state, now.state)
+        return changed(f"{now.name} was", before.state, now.state)
     if before.version != now.version:
-        return _changed(now.name, before.version, now.version)
+        return changed(now.name, before.version, now.version)
     return f"{now.name} with other settings" if before.settings != now.settings else ""
 
 
 def _other_tool(before: Trial, versions: Mapping[str, str | None]) -> str:
     now = versions.get(before.tool, before.tool_version)
-    return "" if before.tool_version == now else _changed(before.tool, before.tool_version, now)
+    return "" if before.tool_version == now else changed(before.tool, before.tool_version, now)
 
 
-def _changed(what: str, before: str | None, now: str | None) -> str:
+def changed(what: str, before: str | None, now: str | None) -> str:
+    """Return that something has another value now."""
     return f"{what} {before or 'unknown'}, now {now or 'unknown'}"

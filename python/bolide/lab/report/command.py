@@ -63,13 +63,14 @@ def compare(
     is_relative: bool,
     as_json: bool,
 ) -> None:
-    """Report what is faster or slower in race B than in race A.
+    """Report what is faster or slower in race B than in race A, and in what else they differ.
 
     A change counts if the median of B/A, round by round, exceeds the threshold and an exact test of
     the paired rounds finds it, corrected for the number of rows.
 
     The exit code is 1 if something is slower or fails, 2 for invalid arguments, otherwise 0.
     """
+    from bolide.lab.report.conditions import check_loads, differences
     from bolide.lab.report.writing import read
 
     least = threshold
@@ -85,12 +86,17 @@ def compare(
             raise ConfigError(f"the races do not have {wanted!r} in common")
     if not found:
         raise ConfigError("the races have no contestant and workload in common")
+    check_loads(one, two, found)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
     else:
         click.echo("\n".join(_page(found)))
     if not is_relative:
         click.echo(_of_drift(drift(one, two)), err=as_json)
+    if others := differences(one, two, found):
+        click.echo(
+            f"B differs from A, which may look like a change: {'; '.join(others)}", err=as_json
+        )
     sys.exit(EXIT_SLOWER if any(each.is_bad for each in found) else 0)
 
 
