@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import platform
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,7 @@ def _counters(monkeypatch: pytest.MonkeyPatch, at_s: float, **values: int) -> ma
         "/proc/net/sockstat": SOCKETS,
         "/proc/pressure/memory": PRESSURE if "waited_us" in values else "",
     }
+    monkeypatch.setattr(machine, "has_own_irq_time", lambda: False)
     monkeypatch.setattr(machine, "_read", lambda path: files.get(path, "").format(**values))
     monkeypatch.setattr(machine.time, "monotonic", lambda: at_s)
     return machine.Counters([0])
@@ -60,6 +63,48 @@ def test_what_rose_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
         waited_share={"memory": 0.25},
     )
     assert second.busy_s - first.busy_s == pytest.approx(90 / machine.TICKS_PER_S)
+
+
+IRQ_STAT = "cpu0 {busy} 0 0 100 0 3 {soft} 0 0 0\ncpu1 {busy} 0 0 100 0 0 7 0 0 0\n"
+
+
+@pytest.mark.parametrize(("is_own", "busy"), [(True, 100), (False, 130)])
+def test_interrupts_are_time_of_processes_if_the_kernel_says_so(
+    is_own: bool, busy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "has_own_irq_time", lambda: is_own)
+
+    def counters(**values: int) -> machine.Counters:
+        monkeypatch.setattr(machine, "_read", lambda path: IRQ_STAT.format(**values))
+        return machine.Counters([0, 1])
+
+    first, second = counters(busy=0, soft=0), counters(busy=50, soft=30)
+    tick_s = 1 / machine.TICKS_PER_S
+    assert second.busy_s - first.busy_s == pytest.approx(busy * tick_s)
+    for cpus, ticks in (((0,), 30), ((1,), 0), ((0, 1), 30)):
+        known = pytest.approx(ticks * tick_s) if is_own else None
+        assert second.interrupted_s(first, cpus) == known
+
+
+@pytest.mark.parametrize(
+    ("config", "is_own"),
+    [
+        ("CONFIG_IRQ_TIME_ACCOUNTING=y\nCONFIG_A=y\n", True),
+        ("# CONFIG_IRQ_TIME_ACCOUNTING is not set\nCONFIG_HAVE_IRQ_TIME_ACCOUNTING=y\n", False),
+        ("", False),
+    ],
+)
+def test_how_interrupts_are_counted_is_in_the_configuration_of_the_kernel(
+    config: str, is_own: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is in the first of two places that exists."""
+    packed = tmp_path / "config.gz"
+    monkeypatch.setattr(machine, "CONFIG", packed)
+    monkeypatch.setattr(machine, "_read", lambda path: config if "/boot/config-" in path else "")
+    assert machine.has_own_irq_time.__wrapped__() is is_own
+    packed.write_bytes(gzip.compress(config.encode()))
+    monkeypatch.setattr(machine, "_read", lambda path: "")
+    assert machine.has_own_irq_time.__wrapped__() is is_own
 
 
 def test_what_the_kernel_does_not_report_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

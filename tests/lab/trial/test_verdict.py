@@ -62,6 +62,18 @@ def test_server_bound(share: float, cpus: int, verdict: str, sentence: str) -> N
     assert found == (verdict, [sentence, GENERATOR])
 
 
+def test_interrupts_that_are_no_process_are_time_of_the_side_that_they_interrupt() -> None:
+    verdict, evidence = judge(seen(server_share=0.7, kernel={"server_irq_share": 0.21}))
+    assert verdict == "server-bound"
+    assert evidence[-1] == "interrupts used 0.21 of a processor of the server's"
+    assert judge(seen(server_share=0.7, kernel={"server_irq_share": 0.19}))[0] == "neither"
+    use = GeneratorUse(cpu_share=0.6, processors=0.6)
+    verdict, evidence = judge(seen(generator=use, kernel={"load_irq_share": 0.26}))
+    assert verdict == "generator-bound"
+    assert evidence[-1] == "interrupts used 0.26 of a processor of the load's"
+    assert judge(seen(generator=use, kernel={"load_irq_share": 0.24}))[0] == "neither"
+
+
 @pytest.mark.parametrize(
     ("share", "verdict", "sentence"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.metadata
 import os
 import platform
@@ -10,8 +11,10 @@ import resource
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from bolide.lab.record.schema import KernelDelta, Machine
@@ -37,9 +40,13 @@ SYSCTLS = (
 
 BUILT_FOR_TESTS = "built for tests"
 
-BUSY_COLUMNS = (0, 1, 2, 5, 6)
-"""Columns of a line `cpuN` of /proc/stat: user, nice, system, irq, softirq."""
+TASK_COLUMNS = (0, 1, 2)
+"""Columns of a line `cpuN` of /proc/stat: user, nice, system."""
+IRQ_COLUMNS = (5, 6)
+"""The same: irq, softirq."""
 STEAL_COLUMN = 7
+CONFIG = Path("/proc/config.gz")
+"""The kernel's configuration; distributions have it in /boot."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -120,6 +127,20 @@ def is_release_build() -> bool:
     return done.stdout.strip() == "True"
 
 
+@cache
+def has_own_irq_time() -> bool:
+    """Return whether the kernel counts the time of interrupts for no process.
+
+    Otherwise it is part of the time of the process that was interrupted: of most packets on the
+    loopback interface, the one that has sent them.
+    """
+    try:
+        config = gzip.decompress(CONFIG.read_bytes()).decode()
+    except (OSError, EOFError, zlib.error):
+        config = _read(f"/boot/config-{platform.release()}")
+    return "CONFIG_IRQ_TIME_ACCOUNTING=y" in config.splitlines()
+
+
 class Counters:
     """The kernel's counters at one time, with the processor times of some processors."""
 
@@ -138,7 +159,13 @@ class Counters:
         self.time_wait = int(tw[1]) if tw else None
         self._waited_s = _waited_s()
         self._at_s = time.monotonic()
-        self.busy_s = sum(sum(columns[i] for i in BUSY_COLUMNS) for columns in times) / TICKS_PER_S
+        busy = TASK_COLUMNS if has_own_irq_time() else TASK_COLUMNS + IRQ_COLUMNS
+        self.busy_s = sum(sum(columns[i] for i in busy) for columns in times) / TICKS_PER_S
+        """Processor time of all processes."""
+        self._irq_s = {
+            cpu: sum(columns[i] for i in IRQ_COLUMNS) / TICKS_PER_S
+            for cpu, columns in zip(self._cpus, times, strict=False)
+        }
 
     def since(self, earlier: Counters) -> KernelDelta:
         """Return by how much they have increased."""
@@ -160,6 +187,15 @@ class Counters:
             time_wait=_increase(earlier.time_wait, self.time_wait),
             waited_share=waited_share or None,
         )
+
+    def interrupted_s(self, earlier: Counters, cpus: Iterable[int]) -> float | None:
+        """Return for how long these processors handled interrupts that are no process's time.
+
+        None if the kernel counts that as the time of processes.
+        """
+        if not has_own_irq_time():
+            return None
+        return sum(self._irq_s.get(cpu, 0.0) - earlier._irq_s.get(cpu, 0.0) for cpu in set(cpus))
 
 
 def _increase(earlier: int | None, later: int | None) -> int | None:

@@ -335,6 +335,11 @@ class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):
     """Connections in TIME_WAIT; each one of this load occupies a port of the generator."""
     waited_share: dict[str, float] | None = None
     """Share of the time in which some task waited for "cpu", "memory" or "io" (PSI)."""
+    server_irq_share: float | None = None
+    """Share of one processor for which the server's processors handled interrupts; None if the
+    kernel counts that as the time of processes."""
+    load_irq_share: float | None = None
+    """The same of the load's processors."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="trial"):

@@ -355,7 +355,7 @@ class Run:
             _Used(
                 server=_server(use, reading, load, len(self._server_cpus)),
                 generator=_generator(threads, reading),
-                kernel=after.since(before),
+                kernel=self._kernel(before, after, reading.seconds),
                 companion=companion_use,
                 others_share=_others_share(
                     after.busy_s - before.busy_s, known_s, wall_s, len(cpus)
@@ -363,6 +363,15 @@ class Run:
                 energy_j=energy_j,
             ),
         )
+
+    def _kernel(self, before: Counters, after: Counters, seconds: float | None) -> KernelDelta:
+        """Return by how much the kernel's counters increased, with the shares of interrupts."""
+        found: dict[str, float] = {}
+        for name, cpus in (("server", self._server_cpus), ("load", self._conditions.load_cpus)):
+            interrupted_s = after.interrupted_s(before, cpus)
+            if interrupted_s is not None and seconds:
+                found[f"{name}_irq_share"] = round(interrupted_s / seconds, 4)
+        return msgspec.structs.replace(after.since(before), **found)
 
     def _tool(
         self,

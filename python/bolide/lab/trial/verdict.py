@@ -68,7 +68,8 @@ def judge(seen: Observation) -> tuple[Verdict, list[str]]:
         return "noisy", evidence
     if _is_generator_bound(seen):
         return "generator-bound", evidence
-    if (seen.server.cpu_share or 0) >= SERVER_SHARE_MIN * seen.server_cpus:
+    server = (seen.server.cpu_share or 0) + (seen.kernel.server_irq_share or 0)
+    if server >= SERVER_SHARE_MIN * seen.server_cpus:
         return "server-bound", evidence
     return "neither", evidence
 
@@ -80,7 +81,8 @@ def _is_generator_bound(seen: Observation) -> bool:
     """
     if (seen.generator.cpu_share or 0) >= GENERATOR_SHARE_MIN:
         return True
-    return (seen.generator.processors or 0) >= GENERATOR_SHARE_MIN * seen.load_cpus
+    used = (seen.generator.processors or 0) + (seen.kernel.load_irq_share or 0)
+    return used >= GENERATOR_SHARE_MIN * seen.load_cpus
 
 
 def _limits(seen: Observation) -> list[str]:
@@ -94,6 +96,12 @@ def _limits(seen: Observation) -> list[str]:
     if seen.generator.processors is not None:
         of = _processors(seen.load_cpus)
         found.append(f"the generator used {seen.generator.processors:.2f} of {of}")
+    for name, share in (
+        ("server", seen.kernel.server_irq_share),
+        ("load", seen.kernel.load_irq_share),
+    ):
+        if share:
+            found.append(f"interrupts used {share:.2f} of a processor of the {name}'s")
     return found
 
 
