@@ -100,16 +100,21 @@ class Counting(socket.socket):
         return super().recv(bufsize, flags)
 
 
+def accept_value(far: socket.socket) -> str:
+    """Receive a handshake; return the value of Sec-WebSocket-Accept for it."""
+    key = re.search(rb"sec-websocket-key: (\S+)", far.recv(65_536))
+    assert key
+    digest = hashlib.sha1(key[1] + GUID, usedforsecurity=False).digest()
+    return base64.b64encode(digest).decode()
+
+
 @pytest.mark.parametrize("status", ["101 Switching Protocols", "403 Forbidden"])
 def test_a_head_in_parts_is_waited_for(status: str) -> None:
     near, far = socket.socketpair()
     sock = Counting(fileno=near.detach())
 
     def respond() -> None:
-        key = re.search(rb"sec-websocket-key: (\S+)", far.recv(65_536))
-        assert key
-        digest = hashlib.sha1(key[1] + GUID, usedforsecurity=False).digest()
-        proof = base64.b64encode(digest).decode()
+        proof = accept_value(far)
         far.sendall(f"HTTP/1.1 {status}\r\n".encode())
         wait_until(lambda: sock.receptions >= 2)  # it has the first part, and asks for more
         content = "\x81\x02hi" if status.startswith("101") else "no"
@@ -126,6 +131,30 @@ def test_a_head_in_parts_is_waited_for(status: str) -> None:
             assert (caught.value.result.status, caught.value.result.text) == (403, "no")
         responding.result()
         assert sock.receptions == 2
+
+
+def test_a_timeout_within_a_message_loses_nothing() -> None:
+    near, far = socket.socketpair()
+
+    def respond() -> None:
+        head = f"HTTP/1.1 101 X\r\nSec-WebSocket-Accept: {accept_value(far)}\r\n\r\n"
+        far.sendall(head.encode())
+
+    # Two fragments with a ping between them, and lengths of both forms.
+    octets = b"\x01\x02he\x89\x01p\x80\x7e\x00\x03llo" + b"\x82\x01x"
+    with far, near, ThreadPoolExecutor(1) as pool:
+        responding = pool.submit(respond)
+        ws = TestSocket(near, "/", {})
+        responding.result()
+        near.settimeout(0.001)
+        received: list[str | bytes] = []
+        for octet in octets:
+            far.sendall(bytes([octet]))
+            try:
+                received.append(ws.receive())
+            except TimeoutError:
+                continue
+        assert received == ["hello", b"x"]
 
 
 def test_a_refusal_has_its_response(client: TestClient) -> None:

@@ -63,7 +63,11 @@ class TestSocket:
             TimeoutError: the server did not respond in time.
         """
         self._sock = sock
-        self._arrived = b""
+        self._arrived = bytearray()
+        """What has arrived after the last whole frame."""
+        self._kind = _CONTINUATION
+        """The opcode of the message whose fragments are arriving."""
+        self._parts = b""
         self._end: tuple[int, str] | None = None
         """Code and reason of the first close frame of either side."""
         key = base64.b64encode(os.urandom(16))
@@ -111,10 +115,9 @@ class TestSocket:
 
         Raises:
             WebSocketClosed: either side has closed it.
-            TimeoutError: nothing arrived in time.
+            TimeoutError: it did not arrive in time; another call receives it.
         """
         self._check_open()
-        kind, parts = _CONTINUATION, b""
         while True:
             is_last, opcode, content = self._read_frame()
             if opcode == _CLOSE:
@@ -122,10 +125,11 @@ class TestSocket:
             if opcode == _PING:
                 self._send_frame(_PONG, content)
             elif opcode != _PONG:
-                kind = opcode or kind
-                parts += content
+                self._kind = opcode or self._kind
+                self._parts += content
                 if is_last:
-                    return parts.decode() if kind == _TEXT else parts
+                    message, self._parts = self._parts, b""
+                    return message.decode() if self._kind == _TEXT else message
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close it, and wait until the server has closed its side; messages are dropped."""
@@ -164,7 +168,7 @@ class TestSocket:
             result = Result(response.status, Headers(response.getheaders()), response.read())
             self._sock.close()
             raise WebSocketRefused(result)
-        self._arrived = content
+        self._arrived += content
         lines = head.decode("latin-1").split("\r\n")[1:-2]
         pairs = [line.split(":", 1) for line in lines]
         headers = Headers((name.lower(), value.strip()) for name, value in pairs)
@@ -186,15 +190,20 @@ class TestSocket:
         return head + end, content
 
     def _read_frame(self) -> tuple[bool, int, bytes]:
-        first, second = self._read(2)
-        length = second & 0x7F
-        if length == 126:
-            (length,) = struct.unpack("!H", self._read(2))
-        elif length == 127:
-            (length,) = struct.unpack("!Q", self._read(8))
-        return bool(first & 0x80), first & 0x0F, self._read(length)
+        """Take the next frame, once it has arrived whole: a timeout before that loses nothing."""
+        self._wait_for(2)
+        first, length, start = self._arrived[0], self._arrived[1] & 0x7F, 2
+        if length >= 126:
+            start = 4 if length == 126 else 10
+            self._wait_for(start)
+            length = int.from_bytes(self._arrived[2:start], "big")
+        self._wait_for(start + length)
+        content = bytes(self._arrived[start : start + length])
+        del self._arrived[: start + length]
+        return bool(first & 0x80), first & 0x0F, content
 
-    def _read(self, count: int) -> bytes:
+    def _wait_for(self, count: int) -> None:
+        """Wait until so many octets have arrived."""
         while len(self._arrived) < count:
             part = self._sock.recv(max(65_536, count - len(self._arrived)))
             if not part:
@@ -202,8 +211,6 @@ class TestSocket:
                     self._end = (_ABNORMAL, "the connection ended without a close frame")
                 raise WebSocketClosed(*self._end)
             self._arrived += part
-        taken, self._arrived = self._arrived[:count], self._arrived[count:]
-        return taken
 
     def _send_frame(self, opcode: int, content: bytes) -> None:
         """Send a frame, masked as a client's frames are (RFC 6455 §5.3)."""
