@@ -65,6 +65,30 @@ def test_an_echo(server: Server, socket: WebSocket) -> None:
     wait_until(lambda: noted(server, "echo") == [False, 4000, "enough"])
 
 
+@pytest.mark.parametrize("code", [4000, None])
+def test_a_send_that_waits_ends_with_code_and_reason(
+    server: Server, socket: WebSocket, code: int | None
+) -> None:
+    socket.open("/unread")
+    wait_until(lambda: noted(server, "unread") == "waits")
+    if code is None:
+        socket.socket.close()
+    else:
+        socket.send(close_frame(code, "enough"))
+    expected = [1006, ""] if code is None else [code, "enough"]
+    wait_until(lambda: noted(server, "unread") == expected)
+
+
+def test_a_send_in_another_thread_ends_although_the_message_has_left_before_it_waits(
+    serving: Serving,
+) -> None:
+    with connect(serving("sockets/threads.py")) as socket:
+        socket.open("/elsewhere")
+        assert socket.frame() == text("x" * 70_000)
+        socket.say("it has arrived")
+        assert socket.frame() == text("returned")
+
+
 def test_a_burst_before_the_handshake_has_its_response(socket: WebSocket) -> None:
     texts = [str(number) for number in range(500)]
     socket.send(handshake("/echo") + b"".join(frame(TEXT, each) for each in texts))

@@ -139,6 +139,21 @@ async def receive(ws: WebSocket) -> None:
     raise WebSocketClosed(1000)  # only a consequence: it is not logged
 
 
+@app.websocket("/unread")
+async def unread(ws: WebSocket) -> None:
+    """Send until that has to wait for a client that does not read, and note how it ends."""
+    await ws.accept()
+    waits = None
+    while not waits:
+        sending = asyncio.ensure_future(ws.send(bytes(50_000)))
+        _, waits = await asyncio.wait({sending}, timeout=0.1)
+    seen["unread"] = "waits"
+    try:
+        await sending
+    except WebSocketClosed as closed:
+        seen["unread"] = [closed.code, closed.reason]
+
+
 @app.websocket("/impatient")
 async def impatient(ws: WebSocket) -> None:
     """Give up on a message, do something else, and echo what comes after a request for `/go-on`."""

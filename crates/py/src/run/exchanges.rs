@@ -519,13 +519,21 @@ impl Exchanges {
 
     /// Raises the disconnection in a task that waits to send. Returns false if it no longer waits.
     pub(super) fn refuse(&self, py: Python<'_>, writer: &Py<PyAny>) -> PyResult<bool> {
-        let waits = waits(py, writer)?;
-        if waits {
-            let exception = self.disconnected.call0(py)?;
-            writer.call_method1(py, "set_exception", (exception,))?;
-        }
-        Ok(waits)
+        fail(py, writer, || self.disconnection(py))
     }
+}
+
+/// Raises an exception in a task that waits for a future. Returns false if it no longer waits.
+pub(super) fn fail(
+    py: Python<'_>,
+    future: &Py<PyAny>,
+    exception: impl FnOnce() -> PyErr,
+) -> PyResult<bool> {
+    let waits = waits(py, future)?;
+    if waits {
+        future.call_method1(py, "set_exception", (exception(),))?;
+    }
+    Ok(waits)
 }
 
 fn waits(py: Python<'_>, future: &Py<PyAny>) -> PyResult<bool> {

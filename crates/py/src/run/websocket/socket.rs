@@ -25,7 +25,7 @@ use super::topics::{Subscribed, check_topic};
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, GilCell};
 use crate::run::asyncio::Lending;
-use crate::run::exchanges::{AHEAD_BYTES, Exchanges, wake};
+use crate::run::exchanges::{AHEAD_BYTES, Exchanges, OpenExchange, fail, wake};
 use crate::run::memory;
 
 /// Messages that wait for the application before the peer has to wait. Those of one read are passed on before the application runs, so
@@ -96,6 +96,8 @@ struct State {
     phase: Phase,
     /// The interface reports the offer as the first thing that arrives.
     reports_offer: bool,
+    /// What waits to be sent fails with the end, and not as for every other client that has left.
+    raises_end: bool,
     end: Option<Box<End>>,
     arrived: Queue<Py<PyAny>>,
     /// Bytes that have arrived since the queue was last empty.
@@ -116,7 +118,8 @@ struct State {
 const OF_LAST_ARRIVAL: OurReferences = OurReferences::of(2);
 
 impl Socket {
-    /// One whose handshake the application has not responded to.
+    /// One whose handshake the application has not responded to. An interface of events `reports_offer`; another one raises exceptions with
+    /// code and reason.
     pub(crate) fn new(
         py: Python<'_>,
         exchanges: &Arc<Exchanges>,
@@ -126,6 +129,7 @@ impl Socket {
         let state = State {
             phase: Phase::Offered,
             reports_offer,
+            raises_end: !reports_offer,
             end: None,
             arrived: Queue::default(),
             arrived_bytes: 0,
@@ -217,6 +221,10 @@ impl Socket {
         if phase != Phase::Open {
             return Err(self.not_open(py, phase));
         }
+        let waits = ahead_bytes > AHEAD_BYTES;
+        if waits {
+            self.set_ahead(ahead_bytes);
+        }
         let send = |responder: &mut Responder| responder.send_message(kind, content);
         let written = match self.exchanges.has_output() {
             false => self.exchanges.write_in_call(py, self.id, send),
@@ -227,27 +235,27 @@ impl Socket {
             None => self.exchanges.post_message(py, self.id, kind, content),
         };
         if let Err(error) = sent {
-            self.with(py, |state| {
-                state.ahead_bytes -= content.len().min(state.ahead_bytes)
+            let left = self.with(py, |state| {
+                state.ahead_bytes -= content.len().min(state.ahead_bytes);
+                state.ahead_bytes
             })?;
+            if waits {
+                self.set_ahead(left);
+            }
             return Err(error);
         }
-        match ahead_bytes > AHEAD_BYTES {
-            true => self.wait_to_send(py, ahead_bytes).map(Some),
+        match waits {
+            true => self.exchanges.wait_to_write(py, self.id).map(Some),
             false => Ok(None),
         }
     }
 
-    /// An awaitable that is done when everything that was sent has left.
+    /// Notes that a task will wait until so many bytes have left. Before they are posted: another thread may have sent them as soon as they
+    /// are.
     #[cold]
-    fn wait_to_send<'py>(
-        &self,
-        py: Python<'py>,
-        ahead_bytes: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn set_ahead(&self, ahead_bytes: usize) {
         self.exchanges
             .open(self.id, |open| open.ahead_bytes = ahead_bytes);
-        self.exchanges.wait_to_write(py, self.id)
     }
 
     /// Everything that was sent has left.
@@ -462,20 +470,36 @@ impl Socket {
     /// What ends the process.
     pub(crate) fn ends(&self, py: Python<'_>, end: End, lending: Option<&Lending>) -> PyResult<()> {
         drop(self.exchanges.sockets.remove(py, self.id));
-        self.with(py, |state| {
+        let raised = self.with(py, |state| {
             state.phase = match state.phase {
                 Phase::Offered => Phase::Withdrawn,
                 _ => Phase::Ended,
             };
-            state.end.get_or_insert_with(|| Box::new(end));
+            let end = state.end.get_or_insert_with(|| Box::new(end));
+            let raised = state.raises_end.then(|| End::clone(end));
             state.subscribed = Subscribed::default();
             if !state.arrived.is_empty() {
                 let departed = Departed::new(&self.exchanges, state.arrived_bytes);
                 state.departed = Some(Box::new(departed));
             }
+            raised
         })?;
-        self.exchanges.disconnect(py, self.id);
+        match raised {
+            Some(end) => self.fail_writers(py, &end),
+            None => self.exchanges.disconnect(py, self.id),
+        }
         self.wake(py, lending)
+    }
+
+    /// Raises the end in the tasks that wait to send.
+    fn fail_writers(&self, py: Python<'_>, end: &End) {
+        let writers = self.exchanges.change(self.id, OpenExchange::take_writers);
+        self.exchanges.disconnect(py, self.id);
+        for writer in writers.into_iter().flatten() {
+            if let Err(error) = fail(py, &writer, || end.exception(py)) {
+                error.write_unraisable(py, None);
+            }
+        }
     }
 
     /// The application has ended: closes what it left open.
