@@ -101,6 +101,16 @@ def test_a_client_that_has_left_gets_no_more(server: Server, path: str) -> None:
     wait_until(lambda: record(server)["end"] == 4000)
 
 
+@pytest.mark.parametrize("path", ["/deaf", "/deaf-iteration", "/asgi/deaf"])
+def test_who_ignores_that_a_client_has_left_delays_nobody(server: Server, path: str) -> None:
+    with over_h1(server, path) as send:
+        send(close_frame(1000))
+    wait_until(lambda: record(server)["ends"] > 1)
+    with server.connect() as victim:
+        victim.get("/released")
+    wait_until(lambda: record(server)["is_released"])
+
+
 def test_responses_keep_their_order(server: Server) -> None:
     with connect(server) as socket:
         socket.open("/iterate")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bolide import App, Request, WebSocket
+from bolide import App, Request, WebSocket, WebSocketClosed
 
 STEP_S = 0.004
 
@@ -20,6 +20,8 @@ class Record:
         self.messages: list[str] = []
         self.most_in_a_turn = 0
         self.end: Any = None
+        self.ends = 0
+        self.is_released = False
 
 
 record = Record()
@@ -95,9 +97,48 @@ async def cancelled(ws: WebSocket) -> None:
             handle(mine, message)
 
 
+def may_ask_again(mine: Record) -> bool:
+    """Note that a client has left, until another one ends that with a request for `/released`."""
+    mine.ends += 1
+    return not mine.is_released
+
+
+@app.get("/released")
+def release(request: Request) -> None:
+    record.is_released = True
+
+
+@app.websocket("/deaf")
+async def deaf(ws: WebSocket) -> None:
+    """Go on receiving whatever happens."""
+    await ws.accept()
+    with recorded() as mine:
+        while True:
+            try:
+                await ws.receive()
+            except WebSocketClosed:
+                if not may_ask_again(mine):
+                    break
+
+
+@app.websocket("/deaf-iteration")
+async def deaf_iteration(ws: WebSocket) -> None:
+    with recorded() as mine:
+        while True:
+            async for _ in ws:
+                pass
+            if not may_ask_again(mine):
+                break
+
+
 async def of_asgi(scope: dict[str, Any], receive: Any, send: Any) -> None:
     assert (await receive())["type"] == "websocket.connect"
     with recorded() as mine:
+        if scope["path"].endswith("/deaf"):
+            await send({"type": "websocket.accept"})
+            while (await receive())["type"] == "websocket.receive" or may_ask_again(mine):
+                pass
+            return
         await send({"type": "websocket.accept"})
         while (event := await receive())["type"] == "websocket.receive":
             handle(mine, event["text"])

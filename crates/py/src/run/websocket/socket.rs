@@ -75,7 +75,7 @@ pub(super) enum Taken {
     Offer,
     /// Nothing yet.
     Nothing,
-    /// A message, but others have their turn first.
+    /// A message, or the end once more, but others have their turn first.
     Later,
 }
 
@@ -99,6 +99,8 @@ struct State {
     /// What waits to be sent fails with the end, and not as for every other client that has left.
     raises_end: bool,
     end: Option<Box<End>>,
+    /// The end was reported to the application.
+    is_end_reported: bool,
     arrived: Queue<Py<PyAny>>,
     /// Bytes that have arrived since the queue was last empty.
     arrived_bytes: usize,
@@ -131,6 +133,7 @@ impl Socket {
             reports_offer,
             raises_end: !reports_offer,
             end: None,
+            is_end_reported: false,
             arrived: Queue::default(),
             arrived_bytes: 0,
             is_paused: false,
@@ -366,7 +369,7 @@ impl Socket {
     #[inline]
     pub(super) fn take(&self, py: Python<'_>, has_waited: bool) -> PyResult<Taken> {
         let is_late = || self.exchanges.turns.is_used() && !has_waited;
-        let (taken, resumes) = self.with(py, |state| state.take(is_late))?;
+        let (taken, resumes) = self.with(py, |state| state.take(has_waited, is_late))?;
         if resumes {
             self.resume(py)?;
         }
@@ -522,7 +525,7 @@ impl Socket {
 
 impl State {
     #[inline]
-    fn take(&mut self, is_late: impl FnOnce() -> bool) -> (Taken, bool) {
+    fn take(&mut self, has_waited: bool, is_late: impl FnOnce() -> bool) -> (Taken, bool) {
         if std::mem::take(&mut self.reports_offer) {
             return (Taken::Offer, false);
         }
@@ -531,7 +534,12 @@ impl State {
         }
         match (self.arrived.pop(), &self.end) {
             (Some(message), _) => (Taken::Message(message), self.arrived.is_empty()),
-            (None, Some(end)) => (Taken::Ended(End::clone(end)), false),
+            // An application that goes on asking would never leave the pass.
+            (None, Some(_)) if self.is_end_reported && !has_waited => (Taken::Later, false),
+            (None, Some(end)) => {
+                self.is_end_reported = true;
+                (Taken::Ended(End::clone(end)), false)
+            }
             (None, None) => (Taken::Nothing, false),
         }
     }
