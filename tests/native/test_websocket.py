@@ -89,6 +89,18 @@ def test_a_send_in_another_thread_ends_although_the_message_has_left_before_it_w
         assert socket.frame() == text("returned")
 
 
+@pytest.mark.parametrize("path", ["/native", "/asgi/"])
+def test_a_handler_that_cannot_go_on_leaves_nothing_open(serving: Serving, path: str) -> None:
+    server = serving("sockets/unlisted.py", "--eager-tasks", "on")
+    with connect(server) as socket:
+        socket.open(path)
+        assert socket.frame() == closing(1011)
+        socket.send(close_frame(1011))
+        assert socket.is_closed()
+    with server.connect() as client:
+        assert client.get("/page").content == b"a page"
+
+
 def test_a_burst_before_the_handshake_has_its_response(socket: WebSocket) -> None:
     texts = [str(number) for number in range(500)]
     socket.send(handshake("/echo") + b"".join(frame(TEXT, each) for each in texts))

@@ -27,7 +27,7 @@ mod turns;
 use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
-use server::{Command, ExchangeId, MessageKind, Response};
+use server::{CloseCode, Command, ExchangeId, MessageKind, Response};
 
 pub(crate) use self::departed::DepartedBytes;
 pub(crate) use self::receiving::{Form, Receiving};
@@ -59,8 +59,13 @@ impl Exchanges {
         drop(before);
     }
 
-    /// The application could not be called with a WebSocket.
+    /// The application could not be called with a WebSocket, or not go on after its first step, in which it may have accepted.
     pub(crate) fn fail_handshake(&self, py: Python<'_>, id: ExchangeId) {
+        if let Some(socket) = self.sockets.get(py, id)
+            && matches!(socket.phase(py), Ok(Phase::Open))
+        {
+            return socket.handler_ends(py, CloseCode::INTERNAL_ERROR);
+        }
         drop(self.sockets.remove(py, id));
         let failure = Response {
             status: 500,
