@@ -62,7 +62,7 @@ pub struct RequestHead<'a> {
     ///
     /// Whether Connection lists TE, as it should, is not checked: that is for intermediaries.
     pub accepts_trailers: bool,
-    /// Whether the client asks for WebSocket: Upgrade names it (RFC 6455 4.1). Never set for HTTP/1.0 (RFC 9110 7.8).
+    /// Whether the client asks for WebSocket: Upgrade names it, and Connection lists Upgrade (RFC 6455 4.1). Never set for HTTP/1.0 (RFC 9110 7.8).
     pub asks_websocket: bool,
     /// What is to be considered before it is used; nothing of most heads.
     pub notes: notes::Notes,
@@ -303,7 +303,7 @@ fn read_head<'a, P: Protocol>(
         persistent: control.persistent(),
         expects_continue: control.expects_continue && body_length != BodyLength::None,
         accepts_trailers: control.accepts_trailers,
-        asks_websocket: control.asks_websocket,
+        asks_websocket: protocol.asks_websocket(&control, &fields[..section_len]),
         notes: notes::Notes::of_parser(control.is_forwarded),
     }))
 }

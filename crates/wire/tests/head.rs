@@ -2,7 +2,8 @@
 
 use wire::{
     BodyDecoder, BodyLength, Decoded, ErrorKind, HeadLimits, Method, Progress, ProtocolError,
-    RequestHead, Version, field_lines, parse_request, within_limits, worth_parsing,
+    RequestHead, SectionMemo, Version, field_lines, parse_request, parse_request_with,
+    within_limits, worth_parsing,
 };
 
 fn parse(input: &[u8]) -> Result<Option<RequestHead<'_>>, ErrorKind> {
@@ -302,29 +303,74 @@ fn a_refused_chunk_has_its_position_and_keeps_the_byte() {
 }
 
 #[test]
-fn a_request_for_websocket_names_it_in_upgrade() {
-    for (start, section, asks) in [
-        ("GET / HTTP/1.1", "Upgrade: websocket\r\n", true),
+fn a_request_for_websocket_names_it_in_upgrade_and_upgrade_in_connection() {
+    const CONNECTION: &str = "Connection: Upgrade\r\n";
+    let upgrade = "Upgrade: websocket\r\n";
+    for (start, connection, section, asks) in [
+        ("GET / HTTP/1.1", CONNECTION, upgrade, true),
         (
             "GET / HTTP/1.1",
+            CONNECTION,
             "Cookie: a\r\nupgrade: h2c, WebSocket\r\n",
             true,
         ),
         (
             "GET / HTTP/1.1",
+            CONNECTION,
             "Upgrade: websocket\r\nUpgrade: h2c\r\n",
             true,
         ),
-        ("GET / HTTP/1.1", "Upgrade: h2c\r\n", false),
-        ("GET / HTTP/1.1", "Referer: websocket\r\n", false),
-        ("GET / HTTP/1.1", "", false),
-        ("GET / HTTP/1.0", "Upgrade: websocket\r\n", false),
+        ("GET / HTTP/1.1", CONNECTION, "Upgrade: h2c\r\n", false),
+        (
+            "GET / HTTP/1.1",
+            CONNECTION,
+            "Referer: websocket\r\n",
+            false,
+        ),
+        ("GET / HTTP/1.1", CONNECTION, "", false),
+        ("GET / HTTP/1.0", CONNECTION, upgrade, false),
+        (
+            "GET / HTTP/1.1",
+            "connection: keep-alive, UPGRADE\r\n",
+            upgrade,
+            true,
+        ),
+        (
+            "GET / HTTP/1.1",
+            "Connection: keep-alive\r\nConnection: upgrade\r\n",
+            upgrade,
+            true,
+        ),
+        ("GET / HTTP/1.1", "", upgrade, false),
+        (
+            "GET / HTTP/1.1",
+            "Connection: keep-alive\r\n",
+            upgrade,
+            false,
+        ),
+        (
+            "GET / HTTP/1.1",
+            "Connection: upgraded, x-upgrade\r\n",
+            upgrade,
+            false,
+        ),
     ] {
-        let input = format!("{start}\r\nHost: a\r\n{section}\r\n");
-        assert_eq!(
-            head(input.as_bytes()).asks_websocket,
-            asks,
-            "{start}: {section}"
-        );
+        for section in [
+            format!("{connection}{section}"),
+            format!("{section}{connection}"),
+        ] {
+            let input = format!("{start}\r\nHost: a\r\n{section}\r\n");
+            let bytes = input.as_bytes();
+            assert_eq!(head(bytes).asks_websocket, asks, "{start}: {section}");
+            // The second time, what may be remembered is.
+            let mut memo = SectionMemo::new();
+            for _ in 0..2 {
+                let progress = parse_request_with(bytes, &HeadLimits::default(), &mut memo);
+                let Ok(Progress::Complete(head)) = progress else {
+                    panic!("{section}: {progress:?}");
+                };
+                assert_eq!(head.asks_websocket, asks, "recalled, {start}: {section}");
+            }
+        }
     }
 }

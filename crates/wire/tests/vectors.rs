@@ -53,6 +53,8 @@ struct Request {
     authority: Option<String>,
     #[serde(default)]
     expects_continue: bool,
+    #[serde(default)]
+    asks_websocket: bool,
 }
 
 #[derive(Deserialize)]
@@ -116,6 +118,7 @@ struct Seen {
     persistent: bool,
     authority: Option<Vec<u8>>,
     expects_continue: bool,
+    asks_websocket: bool,
 }
 
 impl Seen {
@@ -128,6 +131,7 @@ impl Seen {
             persistent: head.persistent,
             authority: head.authority.or(head.host).map(<[u8]>::to_vec),
             expects_continue: head.expects_continue,
+            asks_websocket: head.asks_websocket,
         }
     }
 }
@@ -313,6 +317,7 @@ fn expected_request(request: &Request) -> Seen {
             .as_ref()
             .map(|authority| authority.as_bytes().to_vec()),
         expects_continue: request.expects_continue,
+        asks_websocket: request.asks_websocket,
     }
 }
 
@@ -404,6 +409,7 @@ fn check_with_request_after(case: &Case, bytes: &[u8]) {
             persistent: true,
             authority: Some(b"after".to_vec()),
             expects_continue: false,
+            asks_websocket: false,
         });
     }
     let mut receiver = Receiver::default();

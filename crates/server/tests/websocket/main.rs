@@ -158,6 +158,38 @@ fn malformed_handshakes_get_400_or_426() {
 }
 
 #[test]
+fn an_upgrade_that_connection_does_not_list_is_a_request() {
+    for (from, to) in [
+        ("Connection: Upgrade", "X: Upgrade"),
+        ("Connection: Upgrade", "Connection: keep-alive"),
+    ] {
+        for method in ["GET ", "POST "] {
+            let mut server = Server::new();
+            let mut client = server.connect();
+            let sent = handshake("/ws/echo", "").replacen(from, to, 1);
+            client.send(&sent.replacen("GET ", method, 1));
+            let response = server.response(&mut client);
+            assert_eq!(response.content, "/ws/echo", "{method}{to}");
+            assert!(!response.is_last());
+        }
+    }
+}
+
+#[test]
+fn several_connection_lines_are_one_list() {
+    let lines = "Connection: keep-alive\r\nX: y\r\nConnection: keep-alive, upgrade";
+    // The second connection's lines are remembered from the first.
+    let mut server = Server::new();
+    for _ in 0..2 {
+        let client = server.connect();
+        client.send(&handshake("/ws/echo", "").replacen("Connection: Upgrade", lines, 1));
+        let mut client = server.opened(client);
+        client.send(&text("hello"));
+        assert_eq!(server.next_text(&mut client), "hello");
+    }
+}
+
+#[test]
 fn an_application_that_takes_no_websocket_gets_a_request() {
     let mut server = Server::new();
     let mut client = server.connect();

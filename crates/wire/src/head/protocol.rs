@@ -3,6 +3,7 @@
 use super::Control;
 use super::request_line::{self, RequestLine};
 use crate::error::{ErrorKind, Stop};
+use crate::field::{field_lines, list_members};
 use crate::framing::BodyLength;
 
 /// The protocol that a head is of.
@@ -11,6 +12,8 @@ pub(super) trait Protocol {
     /// How the content is delimited if no field says it.
     fn unframed(&self) -> BodyLength;
     fn body_length(&self, control: &Control<'_>) -> Result<BodyLength, ErrorKind>;
+    /// Whether the client asks for WebSocket.
+    fn asks_websocket(&self, control: &Control<'_>, field_section: &[u8]) -> bool;
 }
 
 /// Bytes from the network.
@@ -31,6 +34,22 @@ impl Protocol for Http1 {
     fn body_length(&self, control: &Control<'_>) -> Result<BodyLength, ErrorKind> {
         Ok(control.body_length())
     }
+
+    /// The Connection lines are read again: those that were remembered are not in `control`.
+    #[inline]
+    fn asks_websocket(&self, control: &Control<'_>, field_section: &[u8]) -> bool {
+        control.asks_websocket && is_upgrade_of_connection(field_section)
+    }
+}
+
+/// Whether Connection lists `upgrade`. A proxy that removes the field, but forwards Upgrade, would not expect another protocol (RFC 9110
+/// 7.8, RFC 6455 4.2.1).
+#[cold]
+fn is_upgrade_of_connection(field_section: &[u8]) -> bool {
+    field_lines(field_section)
+        .filter(|(name, _)| name.eq_ignore_ascii_case(b"connection"))
+        .flat_map(|(_, value)| list_members(value))
+        .any(|option| option.eq_ignore_ascii_case(b"upgrade"))
 }
 
 /// The text of a decoded header block.
@@ -59,5 +78,10 @@ impl Protocol for Decoded {
             Some(1..) if !self.has_content => Err(ErrorKind::ContentLengthWithoutContent),
             _ => Ok(control.body_length()),
         }
+    }
+    /// The decoder writes the line `Upgrade` of an extended CONNECT; HTTP/2 has no Connection.
+    #[inline]
+    fn asks_websocket(&self, control: &Control<'_>, _field_section: &[u8]) -> bool {
+        control.asks_websocket
     }
 }
