@@ -150,7 +150,7 @@ type Codings = (Incoming, Coding);
 /// # Errors
 /// If there is no memory for it.
 fn codings(agreement: Agreement, level: u32) -> Result<Codings, NoMemory> {
-    let Agreement { server, client } = agreement;
+    let Agreement { server, client, .. } = agreement;
     let incoming = match client.keeps_context {
         true if !is_there(Inflater::BYTES) => return Err(NoMemory(Inflater::BYTES)),
         true => {

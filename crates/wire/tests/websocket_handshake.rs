@@ -207,12 +207,19 @@ fn context_and_windows_are_the_least_that_both_have() {
         ),
         (
             "PerMessage-Deflate ;client_no_context_takeover ;server_max_window_bits = 15",
-            "permessage-deflate; client_no_context_takeover",
+            "permessage-deflate; server_max_window_bits=15; client_no_context_takeover",
         ),
     ];
     for (offer, value) in cases {
         expect(&[offer], with, Some(value));
     }
+    expect(
+        &["permessage-deflate; server_max_window_bits=15"],
+        Preference::WithoutContext,
+        Some(
+            "permessage-deflate; server_no_context_takeover; server_max_window_bits=15; client_no_context_takeover",
+        ),
+    );
 }
 
 #[test]

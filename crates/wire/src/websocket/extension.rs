@@ -13,6 +13,8 @@ pub struct Agreement {
     pub server: Side,
     /// The client's window.
     pub client: Side,
+    /// The response names the server's window, whatever it is: to leave out what the offer names would be to ignore it (RFC 7692 7.1.2.1).
+    pub names_server_window: bool,
 }
 
 /// How one side compresses.
@@ -90,12 +92,15 @@ impl Agreement {
     /// `client_max_window_bits` is named only if the client may reduce its window, which [`Offer::accept`] has made sure of.
     pub fn push_value(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(PERMESSAGE_DEFLATE);
-        let sides = [("server", &self.server), ("client", &self.client)];
-        for (name, side) in sides {
+        let sides = [
+            ("server", &self.server, self.names_server_window),
+            ("client", &self.client, false),
+        ];
+        for (name, side, names_window) in sides {
             if !side.keeps_context {
                 out.extend_from_slice(format!("; {name}_no_context_takeover").as_bytes());
             }
-            if side.window != WindowBits::MAX {
+            if names_window || side.window != WindowBits::MAX {
                 let bits = side.window.get();
                 out.extend_from_slice(format!("; {name}_max_window_bits={bits}").as_bytes());
             }
@@ -157,6 +162,7 @@ impl Offer {
                 keeps_context: !self.client_without_context,
                 window: WindowBits::MAX,
             },
+            names_server_window: self.server_window.is_some(),
         }
     }
 
@@ -185,6 +191,7 @@ impl Offer {
                 keeps_context: keeps_context && !self.client_without_context,
                 window: client_limit,
             },
+            names_server_window: self.server_window.is_some(),
         })
     }
 }
