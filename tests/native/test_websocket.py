@@ -154,6 +154,9 @@ def test_a_path_without_a_route_is_named_in_the_log(start: Start) -> None:
 def test_a_path_that_only_opens_websockets_says_so(socket: WebSocket) -> None:
     reply = socket.get("/echo")
     assert (reply.status, reply.get("upgrade")) == (426, "websocket")
+    assert reply.get("connection") == "Upgrade"
+    socket.socket.sendall(b"GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert socket.read().get("connection") == "close, Upgrade"
 
 
 def test_an_acceptance_with_subprotocol_and_headers(socket: WebSocket) -> None:

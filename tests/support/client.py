@@ -40,7 +40,7 @@ class Reply:
     @property
     def is_last(self) -> bool:
         """Whether the server said that it closes the connection after it."""
-        return (self.get("connection") or "").lower() == "close"
+        return "close" in (self.get("connection") or "").lower().split(", ")
 
 
 class Connection:

@@ -398,11 +398,8 @@ impl Responder {
         let id_line = self.stamp.id_line_beside(fields.lines);
         self.out.extend_from_slice(id_line);
         self.out.extend_from_slice(fields.lines);
-        match (self.framing.persistent, self.framing.version) {
-            (true, Version::Http11) | (_, Version::Http2) => {}
-            (true, Version::Http10) => self.out.extend_from_slice(b"Connection: keep-alive\r\n"),
-            (false, _) => self.out.extend_from_slice(b"Connection: close\r\n"),
-        }
+        let connection = self.framing.connection_line(status, fields.lines);
+        self.out.extend_from_slice(connection);
     }
 }
 

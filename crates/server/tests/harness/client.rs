@@ -31,7 +31,8 @@ impl ClientResponse {
 
     /// Whether the server announces that it closes after it.
     pub(crate) fn is_last(&self) -> bool {
-        self.get("connection") == Some("close")
+        let options = self.get("connection").unwrap_or_default();
+        options.split(", ").any(|option| option == "close")
     }
 }
 

@@ -152,6 +152,11 @@ fn malformed_handshakes_get_400_or_426() {
         assert!(response.is_last());
         let version = response.get("sec-websocket-version");
         assert_eq!(version, (status == 426).then_some("13"));
+        let connection = match status {
+            426 => "close, Upgrade",
+            _ => "close",
+        };
+        assert_eq!(response.get("connection"), Some(connection));
         server.expect_end(&mut client);
         assert_eq!(server.worker.app.called.len(), 0);
     }
