@@ -31,7 +31,7 @@ settings! {
         websocket_ping_timeout_ms: 20000, "milliseconds",
             "Maximum time for a response to a ping, or other input; then the WebSocket is closed with 1011.";
         websocket_close_timeout_ms: 10000, "milliseconds",
-            "Maximum time from the server's close frame of a WebSocket to the client's; then the connection is closed. Several round trips on a slow network.";
+            "Maximum time from the server's close frame of a WebSocket to the client's; then the connection is closed. Several round trips on a slow network; 0 closes at once.";
         linger_timeout_ms: 2000, "milliseconds",
             "Time for which input is discarded after the last response has arrived, so that the client sees it instead of a reset (RFC 9112 section 9.6), from a client that keeps sending for 15 times as long; 0 closes at once.";
     }

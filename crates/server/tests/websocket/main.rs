@@ -370,6 +370,19 @@ fn a_silent_client_is_pinged_and_then_closed() {
 }
 
 #[test]
+fn without_time_to_close_nobody_waits_for_the_clients_close_frame() {
+    let (mut server, now_ms) =
+        Server::with_manual_clock(|config| config.timeouts.websocket_close_timeout_ms = 0);
+    let mut client = server.open("/ws/echo");
+    server.post(server.exchange("/ws/echo"), closing(1000));
+    let close = Arrived::Close(1000, String::new());
+    assert_eq!(server.next(&mut client), close);
+    now_ms.fetch_add(100, Ordering::Relaxed);
+    server.settle();
+    assert!(server.is_empty());
+}
+
+#[test]
 fn a_close_frame_that_is_not_returned_ends_in_time() {
     let (mut server, now_ms) = Server::with_manual_clock(|_| ());
     let mut client = server.open("/ws/echo");
