@@ -5,11 +5,12 @@
 //! | something unsent, or under way | peer | its pace (`link.rs`; for a stream, its window) | reset |
 //! | `Open`, read from | peer | `websocket_ping_interval_ms` after the last octet, less some for each connection | ping |
 //! | the same, pinged | peer | `websocket_ping_timeout_ms` | close frame 1011; `Closing` |
-//! | `Open`, the application has enough | application | no limit | |
+//! | `Open`, the application has enough | application | `websocket_ping_interval_ms`, again and again | ping |
 //! | `Closing`, the close frame sent | peer | `websocket_close_timeout_ms` | closed |
 //! | `Ended` | nobody, once everything is sent | | closed |
 //!
-//! Without pings, an open WebSocket may be silent for as long as the application keeps it.
+//! While the application has enough, nothing is read, so that nobody is late; but the kernel ends the connection of a peer that does not
+//! acknowledge the pings. Without pings, an open WebSocket may be silent for as long as the application keeps it.
 
 use net::memory::reserve;
 use wire::websocket::{CONTROL_FRAME_BYTES_MAX, CloseCode, Role, Sender};
@@ -55,15 +56,21 @@ impl Liveness {
     }
 
     fn deadline_ms(&self, timeouts: &Timeouts) -> u64 {
-        let interval_ms = timeouts.websocket_ping_interval_ms;
         match self.pinged_ms {
             Some(pinged_ms) => Timeouts::end_ms(pinged_ms, timeouts.websocket_ping_timeout_ms),
-            None if interval_ms == 0 => u64::MAX,
-            None => {
-                let early_ms = (interval_ms / EARLY_PARTS).saturating_mul(self.early.into()) >> 16;
-                Timeouts::end_ms(self.heard_ms, interval_ms - early_ms)
-            }
+            None => self.ping_ms(timeouts),
         }
+    }
+
+    /// When the next ping is due.
+    fn ping_ms(&self, timeouts: &Timeouts) -> u64 {
+        let interval_ms = timeouts.websocket_ping_interval_ms;
+        if interval_ms == 0 {
+            return u64::MAX;
+        }
+        let early_ms = (interval_ms / EARLY_PARTS).saturating_mul(self.early.into()) >> 16;
+        let since_ms = self.pinged_ms.unwrap_or(self.heard_ms);
+        Timeouts::end_ms(since_ms, interval_ms - early_ms)
     }
 }
 
@@ -72,9 +79,11 @@ impl WebSocket {
     #[inline]
     pub(crate) fn deadline_ms(&self, context: &Context, is_read: bool) -> u64 {
         match self.state {
-            State::Open if is_read && self.appetite == Appetite::More => {
-                self.liveness.deadline_ms(&context.timeouts)
-            }
+            State::Open if self.appetite != Appetite::More => match self.has_unsent() {
+                true => u64::MAX,
+                false => self.liveness.ping_ms(&context.timeouts),
+            },
+            State::Open if is_read => self.liveness.deadline_ms(&context.timeouts),
             State::Closing {
                 since_ms: Some(since_ms),
                 ..
@@ -86,9 +95,10 @@ impl WebSocket {
     /// Acts on the deadline, which has passed. Returns false if the peer is given up.
     #[cold]
     pub(crate) fn expire<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
-        match (self.state, self.liveness.pinged_ms) {
-            (State::Open, None) => self.push_ping(turn.context),
-            (State::Open, Some(_)) => {
+        let waits_for_pong = self.liveness.pinged_ms.is_some() && self.appetite == Appetite::More;
+        match (self.state, waits_for_pong) {
+            (State::Open, false) => self.push_ping(turn.context),
+            (State::Open, true) => {
                 let reason = "no response to a ping";
                 self.close_because(turn, CloseCode::INTERNAL_ERROR, reason);
             }

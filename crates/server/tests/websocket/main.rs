@@ -2,6 +2,7 @@
 
 mod attacks;
 mod h2;
+mod liveness;
 mod memory;
 mod order;
 mod publishing;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::Server;
 use harness::websocket::{
-    ACCEPT, Arrived, KEY, WebSocketClient, close, handshake, message, ping, pong, text,
+    ACCEPT, Arrived, KEY, WebSocketClient, close, handshake, message, ping, text,
 };
 use server::{Abort, Close, CloseCode, Command, MessageKind, Opening};
 
@@ -340,33 +341,6 @@ fn a_client_that_does_not_read_stops_the_echo() {
         "{}",
         server.worker.held_bytes()
     );
-}
-
-#[test]
-fn a_silent_client_is_pinged_and_then_closed() {
-    let (mut server, now_ms) = Server::with_manual_clock(|_| ());
-    let mut client = server.open("/ws/echo");
-    let pass = |server: &mut Server, ms: u64| {
-        now_ms.fetch_add(ms, Ordering::Relaxed);
-        server.settle();
-    };
-    pass(&mut server, 17_000);
-    assert!(client.is_quiet());
-    pass(&mut server, 3_100);
-    assert_eq!(server.next(&mut client), Arrived::Ping(Vec::new()));
-    client.send(&pong(b""));
-    pass(&mut server, 100);
-    pass(&mut server, 17_000);
-    assert!(client.is_quiet());
-    pass(&mut server, 3_100);
-    assert_eq!(server.next(&mut client), Arrived::Ping(Vec::new()));
-    pass(&mut server, 20_100);
-    assert!(matches!(server.next(&mut client), Arrived::Close(1011, _)));
-    let reason = "no response to a ping".to_owned();
-    assert_eq!(server.closed("/ws/echo"), Some((1011, reason.clone())));
-    pass(&mut server, 10_100);
-    assert!(server.is_empty());
-    assert_eq!(server.closed("/ws/echo"), Some((1011, reason)));
 }
 
 #[test]
