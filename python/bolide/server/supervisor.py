@@ -65,8 +65,6 @@ ONE_STOP_S = 0.5
 one, as does timeout(1) alone."""
 INIT_PID = 1
 """The process that gets the children of those that end, such as a container's first one."""
-IGNORED_SIGNALS = (signal.SIGALRM,)
-"""They have no meaning, and must not end a server."""
 KILL_AGAIN_S = 10.0
 WAIT_S_MAX = 86_400.0
 """poll(2) takes no more than 24 days."""
@@ -164,7 +162,7 @@ class Supervisor:
             signal.SIGHUP: self._reload,
             signal.SIGUSR1: self._reopen_log,
             signal.SIGUSR2: self._upgrade,
-            **{number: partial(_ignore, number) for number in IGNORED_SIGNALS},
+            **{number: partial(signals.ignore, number) for number in signals.IGNORED},
         }
         if not signals.has_terminal():
             actions[signal.SIGTTIN] = partial(self._scale, 1)
@@ -255,7 +253,7 @@ class Supervisor:
     def _act(self) -> None:
         """Act on the signals that have come."""
         for number in signals.read(self._signal_fds[0]):
-            _attempt(self._actions.get(number, _nothing))
+            _attempt(self._actions.get(number, signals.pass_over))
 
     def _close(self) -> None:
         close_lifeline = partial(os.close, self._lifeline_write_fd)
@@ -589,11 +587,3 @@ def _attempt(action: Callable[[], object]) -> None:
         action()
     except Exception:
         logger.exception("unexpected error in the supervisor; continuing")
-
-
-def _ignore(number: signal.Signals) -> None:
-    logger.info("%s is ignored: TERM or INT stops the server, QUIT stops it at once", number.name)
-
-
-def _nothing() -> None:
-    """Ignore a signal that is not ours, such as one that the application's script handles."""

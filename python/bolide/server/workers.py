@@ -42,7 +42,7 @@ from bolide.server.process.channel import channel as open_channel
 from bolide.server.process.heartbeat import Heart, Pulse
 from bolide.server.process.jobs import in_words
 from bolide.server.process.lifetime import Life
-from bolide.server.process.slot import Slot, State, Worker, outcome
+from bolide.server.process.slot import RESTART_DELAY_S, Slot, State, Worker, outcome
 
 if TYPE_CHECKING:
     from bolide.server.process.jobs import Jobs
@@ -52,11 +52,6 @@ KILLED = "signal SIGKILL"
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", KILLED)
 """How a worker may end without a log line, after TERM: as requested, or killed by us."""
 OUT_OF_MEMORY = "; if nobody sent it, the kernel may have (out of memory: see dmesg)"
-RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
-SERVED_DELAY_S_MAX = 0.5
-"""Longest delay after a worker that has served: its place is missed, and a start may succeed."""
-SERVED_S = 1.0
-"""A worker that has served for so long is replaced without a longer delay than the first."""
 SLOW_START_S = 10.0
 """After this time a start that has not ended is reported."""
 KILL_AFTER_S = 1.0
@@ -586,15 +581,7 @@ class Workers:
         return slot
 
     def _schedule(self, slot: Slot, served_from: float | None, what: str) -> None:
-        """Schedule the next worker; the delay grows with each that failed to start, or ended soon.
-
-        `served_from` is when the one before began to serve; None if it has not.
-        """
-        now = time.monotonic()
-        longest_s = RESTART_DELAY_S_MAX if served_from is None else SERVED_DELAY_S_MAX
-        has_served_long = served_from is not None and now - served_from >= SERVED_S
-        is_first = has_served_long or not slot.delay_s
-        slot.delay_s = RESTART_DELAY_S if is_first else min(slot.delay_s * 2, longest_s)
-        slot.due = now + slot.delay_s
+        """Schedule the next worker; `served_from` is when the one before began to serve."""
+        delay_s = slot.postpone(time.monotonic(), served_from)
         hint = OUT_OF_MEMORY if what.endswith(KILLED) else ""
-        logger.error("%s; the next one starts in %.1f s%s", what, slot.delay_s, hint)
+        logger.error("%s; the next one starts in %.1f s%s", what, delay_s, hint)

@@ -16,6 +16,8 @@ TERMINAL_SIGNALS = {signal.SIGTTIN, signal.SIGTTOU}
 """A terminal sends them to a background job that reads or writes; others, to scale a server."""
 SIGNALS_READ_MAX = 1 << 16
 """What the pipe of signals holds: all that came are acted on together."""
+IGNORED = (signal.SIGALRM,)
+"""They have no meaning, and must not end a server."""
 STOPS = {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SIGQUIT: 1}
 """Signals that stop a server which imports the application, and its exit codes then."""
 LATER = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, *TERMINAL_SIGNALS)
@@ -95,6 +97,15 @@ def in_order(given: bytes) -> list[int]:
     """
     first, last = (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT), (signal.SIGCHLD,)
     return sorted(set(given), key=lambda number: ((number in last) - (number in first), number))
+
+
+def ignore(number: signal.Signals) -> None:
+    """Log that a signal has no meaning."""
+    logger.info("%s is ignored: TERM or INT stops the server, QUIT stops it at once", number.name)
+
+
+def pass_over() -> None:
+    """Leave a signal alone that is not ours, such as one that the application's script handles."""
 
 
 def has_terminal() -> bool:

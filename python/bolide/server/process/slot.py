@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from bolide.server.process.lifetime import Life
     from bolide.server.worker import Job
 
+RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
+SERVED_DELAY_S_MAX = 0.5
+"""Longest delay after a worker that has served: its place is missed, and a start may succeed."""
+SERVED_S = 1.0
+"""A worker that has served for so long is replaced without a longer delay than the first."""
+
 
 class State(Enum):
     """What a worker does."""
@@ -86,6 +92,22 @@ class Slot:
     """When the next one starts."""
     awaited: Worker | None = None
     """The one that drains, and whose end is when the next one starts, if that is sooner."""
+
+    def postpone(self, now: float, served_from: float | None) -> float:
+        """Have the next worker start later; return by how many seconds.
+
+        The delay grows with each that failed to start, or ended soon.
+
+        Args:
+            now: the time.
+            served_from: when the one before began to serve; None if it has not.
+        """
+        longest_s = RESTART_DELAY_S_MAX if served_from is None else SERVED_DELAY_S_MAX
+        has_served_long = served_from is not None and now - served_from >= SERVED_S
+        is_first = has_served_long or not self.delay_s
+        self.delay_s = RESTART_DELAY_S if is_first else min(self.delay_s * 2, longest_s)
+        self.due = now + self.delay_s
+        return self.delay_s
 
 
 def outcome(serving: Collection[Worker], took_s: float) -> str:
