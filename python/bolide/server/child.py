@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from bolide.server import stderr
+from bolide.server import forked, stderr
 from bolide.server.logs import logger
 
 EXIT_CRASH = 70
@@ -168,7 +168,7 @@ def reap_orphans(own: Collection[int]) -> None:
 def _fork(work: Callable[[], int], close_fds: Iterable[int], signals: Collection[int]) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
-        pid = os.fork()
+        pid = forked.fork()
         if pid == 0:
             _be_worker(work, close_fds, before)
     finally:

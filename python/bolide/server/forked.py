@@ -1,7 +1,8 @@
 """Processes that the application forks: what TERM does to them, and how those end that come back.
 
 INT has no effect on them, as on the worker: a terminal sends it to all of them, and requests in
-flight may need them.
+flight may need them. One that is forked in the supervisor, as with `preload`, keeps no address, and
+nothing by which workers notice the supervisor's end.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 EXIT_RETURNED = 1
@@ -18,6 +20,48 @@ BLOCKED = (signal.SIGTERM, signal.SIGINT)
 """Blocked from before a fork until the child has its own handlers."""
 
 _masks = threading.local()
+_forking = threading.local()
+
+
+class _Held:
+    """What processes that the application forks here do not keep."""
+
+    fds: Callable[[], Iterable[int]] = tuple
+    instead_fd = -1
+    is_registered = False
+
+
+def keep_from(fds: Callable[[], Iterable[int]], instead_fd: int) -> None:
+    """Keep descriptors from the processes that the application forks from now on.
+
+    They get `instead_fd` in the place of each, so that objects which close theirs do no harm.
+    """
+    _Held.fds, _Held.instead_fd = fds, instead_fd
+    if not _Held.is_registered:
+        os.register_at_fork(after_in_child=_let_go)
+        _Held.is_registered = True
+
+
+def keep_nothing() -> None:
+    """Let processes that are forked from now on keep everything."""
+    _Held.fds, _Held.instead_fd = tuple, -1
+
+
+def fork() -> int:
+    """Fork a process of the server, which keeps everything."""
+    _forking.is_ours = True
+    try:
+        return os.fork()
+    finally:
+        _forking.is_ours = False
+
+
+def _let_go() -> None:
+    if not getattr(_forking, "is_ours", False):
+        for fd in _Held.fds():
+            if fd >= 0:  # otherwise it is closed
+                os.dup2(_Held.instead_fd, fd, inheritable=False)
+    keep_nothing()
 
 
 def restore_term() -> None:

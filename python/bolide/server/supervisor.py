@@ -31,6 +31,7 @@ from bolide.errors import ConfigError, Error
 from bolide.server import (
     capacity,
     child,
+    forked,
     listener,
     logs,
     loop,
@@ -128,6 +129,7 @@ class Supervisor:
         self._sockets = Sockets(settings, self._inherited)
         try:
             lifeline_fd, self._lifeline_write_fd = os.pipe()
+            forked.keep_from(self._fds_of_service, lifeline_fd)
             first = worker.Job(
                 preload.preloaded(source, settings),
                 settings,
@@ -141,6 +143,7 @@ class Supervisor:
             )
             self._jobs = Jobs(with_siblings(first))
         except BaseException:
+            forked.keep_nothing()
             self._sockets.close()
             raise
         self._workers = Workers(
@@ -237,6 +240,11 @@ class Supervisor:
         own += [*self._upgrades.fds(), *self._watch.fds()]
         return own + (self._takeover.fds() if self._takeover is not None else [])
 
+    def _fds_of_service(self) -> list[int]:
+        """Return the descriptors that show that this process lives, and occupy its addresses."""
+        sockets = self._sockets
+        return [self._lifeline_write_fd, *sockets.served_fds(), *sockets.management.bound_fds()]
+
     def _watch_files(self) -> None:
         """Start to watch the files, in a process that needs no socket."""
         close_fds = [*self._own_fds(), *self._sockets.served_fds()]
@@ -256,6 +264,7 @@ class Supervisor:
             _attempt(self._actions.get(number, signals.pass_over))
 
     def _close(self) -> None:
+        forked.keep_nothing()
         close_lifeline = partial(os.close, self._lifeline_write_fd)
         ends = (self._watch.close, self._upgrades.close, self._pid_file.remove)
         for end in (*ends, self._sockets.close, self._jobs.close, close_lifeline):

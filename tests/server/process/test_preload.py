@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,8 +14,9 @@ import pytest
 
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
+from bolide.server.kernel import has_ended
 from bolide.server.process import preload
-from support.server import Server, Start, command
+from support.server import Server, Start, command, kill, wait_for_end
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -127,7 +129,7 @@ def test_other_signals_wait_for_the_end_of_the_import(start: Start, tmp_path: Pa
 
 def test_a_server_in_the_module_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "bolide.run(app)")
-    code, _, errors = command("serve", "app:app", "--preload", cwd=tmp_path)
+    code, _, errors = command("serve", "app:app", "--preload", "--port", "0", cwd=tmp_path)
     assert code == 2
     assert "bolide.run() was called while a worker imported the application" in errors
 
@@ -143,6 +145,35 @@ def test_threads_of_the_import_are_a_warning(start: Start, tmp_path: Path) -> No
         r"WARN  bolide: workers do not have the threads that app:app started while .* \(metrics\)"
     )
     assert re.search(text, server.errors)
+
+
+FORKS = """
+import signal, warnings
+warnings.simplefilter("ignore")
+if (forked := os.fork()) == 0:
+    os.closerange(0, 3)
+    signal.pause()
+open("forked", "w").write(str(forked))
+"""
+"""Leaves a process that waits for ever, as a pool or a manager of multiprocessing does."""
+
+
+def test_a_process_that_the_import_forks_keeps_neither_workers_nor_addresses(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, FORKS)
+    options = ("--preload", "--graceful-timeout-ms", "1000")
+    server = start("app:app", *options, cwd=tmp_path)
+    forked = int((tmp_path / "forked").read_text())
+    try:
+        [worker] = set(server.workers()) - {forked}
+        kill(server.pid)
+        assert wait_for_end(worker)
+        assert not has_ended(forked)
+        with socket.create_server(server.address):
+            pass
+    finally:
+        kill(forked)
 
 
 @pytest.mark.parametrize("preload", [True, False])
