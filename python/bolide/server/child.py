@@ -115,9 +115,10 @@ class Child:
             self.report |= {"ready": False, "code": EXIT_CRASH, "message": why, "details": ""}
 
     def kill(self, number: signal.Signals) -> None:
-        """Send it a signal, unless it was reaped."""
+        """Send it a signal, unless it was reaped, also by other code of this process."""
         if not self.has_ended:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def ended(self) -> str | None:
         """Reap the process if it has ended, and return how; None while it runs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,14 @@ def pipe() -> Iterator[tuple[Child, int]]:
     yield Child(os.getpid(), read_fd), write_fd
     os.close(read_fd)
     os.close(write_fd)
+
+
+def test_one_that_other_code_has_reaped_gets_no_signal() -> None:
+    with subprocess.Popen(["true"]) as other:
+        other.wait()
+    child = Child(other.pid, -1)
+    child.kill(signal.SIGTERM)
+    assert child.ended() == UNKNOWN_END
 
 
 def test_a_report_may_come_in_parts(pipe: tuple[Child, int]) -> None:
