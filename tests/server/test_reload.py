@@ -416,6 +416,14 @@ def test_an_option_that_does_not_go_with_one_that_stays_is_refused() -> None:
         unchangeable_kept(now, read)
 
 
+def test_a_redirect_that_stays_does_not_go_with_the_proxy_protocol() -> None:
+    tls = {"certificate": "self-signed"}
+    now = resolve({**tls, "redirect_to_https": "127.0.0.1:80"}, environ={})
+    read = resolve({**tls, "proxy_protocol": True}, environ={})
+    with pytest.raises(ConfigError, match="proxy_protocol does not go with redirect_to_https"):
+        unchangeable_kept(now, read)
+
+
 def test_a_terminal_keeps_its_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "isatty", lambda fd: fd == 1)
     assert signals.has_terminal()

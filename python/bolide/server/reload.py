@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bolide.config import development
+from bolide.config import development, proxies
 from bolide.errors import ConfigError
 from bolide.server import capacity, logs, loop
 from bolide.server.logs import logger
@@ -101,4 +101,5 @@ def unchangeable_kept(now: Settings, read: Settings) -> Settings:
         logger.warning("%s %s effect after a restart", " and ".join(changed), verb)
     settings = replace(read, **kept)
     development.check(settings)
+    proxies.check(settings)
     return settings
