@@ -59,6 +59,36 @@ def test_dead_worker_is_replaced(start: Start) -> None:
         assert client.get("/").content == b"hello"
 
 
+DRAINS_SLOWLY = """
+import asyncio, os
+import bolide
+
+app = bolide.App()
+
+@app.on_shutdown
+async def wait():
+    while os.path.exists("gate"):
+        await asyncio.sleep(0.01)
+"""
+
+
+def test_workers_that_drain_of_all_groups_are_not_many(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(DRAINS_SLOWLY)
+    (tmp_path / "gate").touch()
+    server = start("app.py", cwd=tmp_path)
+    for workers in (1, 1, 2):  # two need other siblings than one
+        (tmp_path / "bolide.toml").write_text(f"workers = {workers}\n")
+        server.signal(signal.SIGHUP)
+        server.wait_line(f"reloaded in .*: {workers} workers?$")
+    assert len(server.workers()) == 5
+    server.signal(signal.SIGHUP)
+    server.wait_line(r"worker 1 \(pid \d+\) serves; pid \d+ drains$")
+    assert server.is_silent(0.5)
+    assert len(server.workers()) == 6
+    (tmp_path / "gate").unlink()
+    server.wait_line("reloaded in .*: 2 workers$")
+
+
 def test_replacements_come_ever_later(start: Start) -> None:
     server = start()
     for delay in ("0.1", "0.2", "0.4"):

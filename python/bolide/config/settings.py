@@ -385,8 +385,9 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
         120_000,
         Number(1000, WAIT_MS_MAX),
         PROCESSES,
-        "Time for the new process of an upgrade (USR2) to serve. One that needs longer is ended, "
-        "and the old process, which has served meanwhile, continues.",
+        "Time for the new process of an upgrade (USR2) to serve, and for the successor of a worker "
+        "that has exceeded a limit (`requests_max`, `worker_lifetime_s`, `worker_memory_max`). One "
+        "that needs longer is ended, and the old process, which has served meanwhile, continues.",
         unit="milliseconds",
     )
     pid_file: str = row(

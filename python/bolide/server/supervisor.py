@@ -95,8 +95,7 @@ class Supervisor:
             settings: the options.
             reread: returns the options as they are now, for a reload; they stay without it.
         """
-        self._actions = self._actions_of_signals()
-        self._reread = reread
+        self._actions, self._reread = self._actions_of_signals(), reread
         self._course = Course()
         self._name = source if isinstance(source, str) else "app"
         self._selector = selectors.PollSelector()  # no descriptor that a worker would inherit
@@ -143,7 +142,6 @@ class Supervisor:
             )
             self._jobs = Jobs(with_siblings(first))
         except BaseException:
-            forked.keep_nothing()
             self._sockets.close()
             raise
         self._workers = Workers(

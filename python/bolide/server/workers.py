@@ -6,6 +6,7 @@ Each place for a worker (a `Slot`) has the current one and, during a reload, its
 | --- | --- | --- |
 | STARTING | it reports that it serves | SERVING; the worker before it in its slot is DRAINING |
 | STARTING, a successor | it ends | ENDED; the reload has failed; the current one stays |
+| STARTING, a successor, no reload | it takes too long | DRAINING; the current one stays |
 | STARTING, in an empty slot | it ends | ENDED; so has a reload; the next one is due later |
 | SERVING | it ends | ENDED; the slot is empty until the next one is due |
 | SERVING | it stops serving without being asked to | LEAVING; if it ends soon, as above |
@@ -41,7 +42,7 @@ from bolide.server.management.counts import cause_of
 from bolide.server.process.channel import channel as open_channel
 from bolide.server.process.heartbeat import Heart, Pulse
 from bolide.server.process.jobs import in_words
-from bolide.server.process.lifetime import Life
+from bolide.server.process.lifetime import Life, as_written
 from bolide.server.process.slot import RESTART_DELAY_S, Slot, State, Worker, outcome
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class Workers:
     def _is_late(self, each: Worker, now: float) -> None:
         """Report a slow start; kill a worker that has not drained, unless it hung and goes on."""
         if each.state is State.STARTING:
-            logger.warning("%s is still importing or starting", each.name)
+            self._starts_slowly(each, now)
         elif each.state is State.LEAVING:
             if not self._is_stopping:  # otherwise the end of the graceful time ends it
                 self._replace_early(each, f"{each.name} has stopped serving and has not exited")
@@ -257,6 +258,24 @@ class Workers:
         else:
             logger.warning("%s has not drained in time; killing it", each.name)
             each.child.kill(signal.SIGKILL)
+
+    def _starts_slowly(self, each: Worker, now: float) -> None:
+        """Report a slow start; a successor that takes too long is given up, except in a reload.
+
+        Otherwise one that hangs would keep all others that have exceeded a limit.
+        """
+        slot, limit_ms = self._slots[each.number - 1], each.job.settings.upgrade_timeout_ms
+        ends = each.child.born + limit_ms / 1000
+        is_limited = slot.successor is each and self._rolling_since is None
+        if slot.current is None or not is_limited or ends > now:
+            logger.warning("%s is still importing or starting", each.name)
+            each.due = ends if is_limited else None
+            return
+        slot.successor = None
+        self._drain(each)
+        option = as_written(each.job.settings, "upgrade_timeout_ms", str(limit_ms))
+        self._successor_failed(slot.current, f"{each.name} has not started in time ({option})")
+        self._roll()
 
     def heard(self, each: Worker) -> None:
         """Read what a worker reports: that it serves, or why it does not, or has served enough."""
@@ -321,7 +340,8 @@ class Workers:
     def _start(self, slot: Slot) -> None:
         """Start a worker in an empty slot, or a successor in one that has a worker."""
         slot.due = slot.awaited = None
-        close_fds = [*self._close_fds(), *(each.child.report_fd for each in self)]
+        close_fds = [*self._close_fds(), *self._jobs.others_fds()]
+        close_fds += (each.child.report_fd for each in self)
         close_fds += [each.channel.fd for each in self if each.channel is not None]
         close_fds += [each.heart.stacks_fd for each in self if each.heart is not None]
         seat, channel, channel_fd, heart = None, None, None, None
@@ -352,7 +372,8 @@ class Workers:
         made = Worker(slot.number, seat, self._generation, self._job, started, channel)
         made.counts, made.heart = counts, heart
         if self._is_started:
-            made.due = started.born + SLOW_START_S
+            limit_s = made.job.settings.upgrade_timeout_ms / 1000
+            made.due = started.born + min(SLOW_START_S, limit_s)
         heard = partial(self.heard, made)
         self._selector.register(started.report_fd, selectors.EVENT_READ, heard)
         if channel is not None:
@@ -370,9 +391,8 @@ class Workers:
         return next(index for index in range(self._job.seats) if index not in taken)
 
     def _has_seat(self) -> bool:
-        siblings = self._job.siblings
-        used = sum(1 for each in self if each.job.siblings is siblings)
-        return used < (self._job.seats or capacity.SEATS_EACH)
+        """Return whether there may be another process, those of other siblings included."""
+        return len(self) < (self._job.seats or capacity.SEATS_EACH)
 
     def _cannot_start(self, slot: Slot, error: Exception) -> None:
         """Try again later, unless this is the first start, which then fails."""
@@ -504,17 +524,8 @@ class Workers:
         """Release what belongs to a worker that has ended."""
         if each.channel is not None:
             self._unwatch(each.channel.fd)
-            os.close(each.channel.fd)
-        if each.job.siblings is not None and each.seat is not None:
-            each.job.siblings.clear(each.seat)
-        if each.job.tally is not None and each.counts is not None:
-            each.job.tally.release(each.counts)
-            each.counts = None
-        if each.heart is not None:
-            each.heart.close()
-        each.child.read_report()
         self._unwatch(each.child.report_fd)
-        os.close(each.child.report_fd)
+        each.release()
 
     def _unwatch(self, fd: int) -> None:
         if fd in self._selector.get_map():

@@ -60,6 +60,17 @@ def test_workers_that_start_later_use_the_new_file(start: Start, tmp_path: Path)
     assert has_open(pid, log)
 
 
+def test_workers_of_a_reload_do_not_keep_the_old_file(start: Start, tmp_path: Path) -> None:
+    log, moved = tmp_path / "access.log", tmp_path / "access.log.1"
+    server = start("basic.py", "--access-log", str(log))
+    log.rename(moved)
+    server.signal(signal.SIGHUP)
+    pid = int(server.wait_line(r"worker 1 \(pid (\d+)\) serves; pid \d+ drains$")[1])
+    server.wait_line("reloaded in .*: 1 worker$")
+    assert has_open(pid, log)
+    assert not has_open(pid, moved) and not has_open(server.pid, moved)
+
+
 def test_a_file_that_cannot_be_opened_leaves_the_old_one(start: Start, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()

@@ -85,6 +85,17 @@ def test_logs_of_both_jobs_are_opened_again(jobs: Jobs, tmp_path: Path) -> None:
     assert is_open(jobs.now.access_log_fd, tmp_path / "a")
 
 
+def test_only_the_log_of_the_job_before_is_closed_in_workers(jobs: Jobs, tmp_path: Path) -> None:
+    first = jobs.now
+    assert jobs.others_fds() == set()
+    jobs.begin(after(first, tmp_path / "a"))
+    assert jobs.others_fds() == {first.access_log_fd}
+    jobs.reopen_logs()  # both have the file at this path now
+    assert jobs.others_fds() == set()
+    jobs.complete()
+    assert jobs.others_fds() == set()
+
+
 def test_a_log_that_cannot_be_opened_changes_none(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()

@@ -38,7 +38,8 @@ def grow(request):
 @app.post("/count")
 async def count(request):
     return str(len(await request.body()))
-
+"""
+WAITS = """
 @app.on_shutdown
 async def wait():
     import asyncio
@@ -127,8 +128,26 @@ def test_a_broken_application_leaves_the_worker_before(start: Start, tmp_path: P
 
 
 @pytest.mark.slow
+def test_a_successor_that_hangs_does_not_keep_the_others(start: Start, tmp_path: Path) -> None:
+    waits = WAITS.replace("gate", "hangs")
+    (tmp_path / "app.py").write_text(APP + waits.replace("on_shutdown", "on_startup"))
+    limits = ("--worker-lifetime-s", "1", "--upgrade-timeout-ms", "3000")
+    server = start("app:app", "--workers", "2", *limits, cwd=tmp_path)
+    workers = server.workers()
+    (tmp_path / "hangs").touch()
+    for _ in workers:
+        kept = server.wait_line(
+            r"ERROR bolide: worker \d \(pid (\d+)\) was not replaced and keeps serving: worker \d"
+            r" \(pid \d+\) has not started in time \(--upgrade-timeout-ms 3000\); tried again in 2"
+        )
+        workers.remove(int(kept[1]))
+    (tmp_path / "hangs").unlink()
+    server.wait_line(REPLACED)
+
+
+@pytest.mark.slow
 def test_workers_are_replaced_when_the_one_before_has_ended(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "app.py").write_text(APP + WAITS)
     (tmp_path / "gate").touch()
     server = start("app:app", "--worker-lifetime-s", "1", "--workers", "2", cwd=tmp_path)
     due, drains = [], []

@@ -98,6 +98,12 @@ class Jobs:
         found = (each.access_log_fd for each in jobs if each.settings.access_log == path)
         return next(found, None)
 
+    def others_fds(self) -> set[int]:
+        """Return the access log that only the job of before has, which no new worker needs."""
+        if self._before is None or self._before.access_log_fd is None:
+            return set()
+        return {self._before.access_log_fd} - {self.now.access_log_fd}
+
     def close(self) -> None:
         """Close what the jobs own."""
         self.complete()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -74,6 +75,20 @@ class Worker:
     def name(self) -> str:
         """How the log calls it."""
         return f"worker {self.number} (pid {self.child.pid})"
+
+    def release(self) -> None:
+        """Read the rest of its report, and release what belongs to it, because it has ended."""
+        if self.channel is not None:
+            os.close(self.channel.fd)
+        if self.job.siblings is not None and self.seat is not None:
+            self.job.siblings.clear(self.seat)
+        if self.job.tally is not None and self.counts is not None:
+            self.job.tally.release(self.counts)
+            self.counts = None
+        if self.heart is not None:
+            self.heart.close()
+        self.child.read_report()
+        os.close(self.child.report_fd)
 
 
 @dataclass(slots=True)
