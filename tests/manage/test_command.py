@@ -132,6 +132,31 @@ def test_a_stop_ends_with_the_server(managed: Managed, tmp_path: Path) -> None:
     assert managed.server.wait() == 0
 
 
+def test_a_connection_that_breaks_is_not_the_end_of_a_server(tmp_path: Path) -> None:
+    status = json.dumps({"pid": 7, "start_time_s": 1.0, "workers": []}).encode()
+    responses = [
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(status), status),
+        b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n",
+        b"",  # closed without a response, as if it were reset
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def respond() -> None:
+            for response in responses:
+                peer, _ = listening.accept()
+                with peer:
+                    peer.recv(4096)
+                    peer.sendall(response)
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        at = f"127.0.0.1:{listening.getsockname()[1]}"
+        code, out, errors = command("stop", "--management", at, "--timeout", "1ms", cwd=tmp_path)
+        thread.join()
+    assert (code, out) == (3, "")
+    assert errors.startswith("bolide: error: the stop has not ended within 0.001 s, and continues;")
+
+
 def test_top_shows_rates(managed: Managed, tmp_path: Path) -> None:
     is_over = threading.Event()
 
@@ -164,6 +189,14 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     code, _, errors = command("status", "--management", f"unix:{tmp_path / 'none'}", cwd=tmp_path)
     assert (code, len(errors.splitlines())) == (3, 1)
     assert "No such file or directory; is that the server's --management?" in errors
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1 ", "shop..internal"])
+def test_what_is_no_host_is_one_line(tmp_path: Path, host: str) -> None:
+    code, out, errors = command("status", "--management", f"{host}:9000", cwd=tmp_path)
+    assert (code, out) == (3, "")
+    text = f"cannot reach {host}:9000: {host!r} is not a host; give HOST:PORT"
+    assert errors == f"bolide: error: {text}\n"
 
 
 def test_another_server_is_recognized(start: Start) -> None:

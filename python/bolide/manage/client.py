@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import socket
@@ -15,12 +16,18 @@ CONTENT_BYTES_MAX = 16 << 20
 """Of a response; that of a server with a thousand workers has less than one."""
 READY = "serving"
 """What `/ready` says of a server that serves."""
+NO_LISTENER = (errno.ECONNREFUSED, errno.ENOENT)
+"""How connecting fails to a port, or a path, where nothing listens."""
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared only
 """How a server that listens everywhere is reached from here."""
 
 
 class UnreachableError(Error):
     """Nothing responds at the address."""
+
+
+class NoListenerError(UnreachableError):
+    """Nothing listens at the address."""
 
 
 class _Connection(http.client.HTTPConnection):
@@ -50,8 +57,8 @@ class Client:
         """Return the status.
 
         Raises:
-            UnreachableError: nothing responds.
-            Error: something else than Bolide responds.
+            UnreachableError: nothing responds; a NoListenerError if nothing listens.
+            Error: something else than Bolide responds, or the address names no host.
         """
         content = self._ask("GET", "/status", {200})
         try:
@@ -107,7 +114,10 @@ class Client:
     def _exchange(
         self, method: str, path: str, expected: set[int]
     ) -> tuple[http.client.HTTPMessage, bytes]:
-        connection = _Connection(self.address)
+        try:
+            connection = _Connection(self.address)
+        except http.client.InvalidURL:
+            raise self._no_host() from None
         try:
             connection.request(method, path, headers={"Bolide-Command": "yes"})
             response = connection.getresponse()
@@ -115,7 +125,10 @@ class Client:
         except OSError as error:
             reason = error.strerror or str(error) or "it does not respond"
             text = f"cannot reach {self.address}: {reason}; is that the server's --management?"
-            raise UnreachableError(text) from None
+            kind = NoListenerError if error.errno in NO_LISTENER else UnreachableError
+            raise kind(text) from None
+        except UnicodeError:  # of a label that the domain name system does not allow
+            raise self._no_host() from None
         except http.client.HTTPException:
             raise self._stranger() from None
         finally:
@@ -124,6 +137,10 @@ class Client:
             why = content[:200].decode(errors="replace").splitlines()
             raise Error(f"{self.address} refuses with {response.status}: {' '.join(why[:1])}")
         return response.headers, content
+
+    def _no_host(self) -> Error:
+        host = self.address.host
+        return Error(f"cannot reach {self.address}: {host!r} is not a host; give HOST:PORT")
 
     def _stranger(self) -> Error:
         return Error(f"what responds at {self.address} is not a management listener of Bolide")

@@ -13,7 +13,7 @@ import click
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError, Error
 from bolide.flags import TIME, count
-from bolide.manage.client import Client, UnreachableError
+from bolide.manage.client import Client, NoListenerError, UnreachableError
 from bolide.manage.rates import between
 from bolide.manage.view import status_text, top_text
 
@@ -195,8 +195,10 @@ def stop(management: str | None, config: str | None, wait: bool, timeout: float)
 def _is_there(client: Client, process: tuple[int, float | None]) -> bool:
     try:
         return _process(client.status()) == process
-    except UnreachableError:
+    except NoListenerError:
         return False
+    except UnreachableError:  # a time without a response, or a descriptor, is no end
+        return True
 
 
 @click.command(short_help="Watch a running server.")
