@@ -45,6 +45,26 @@ def test_half_of_the_machine_is_for_clients(machine: Path) -> None:
     assert found(machine, workers=4) == (GIB, "half of this machine's 8 GiB, for 4 workers")
 
 
+@pytest.mark.parametrize(
+    ("held_max", "redirects", "served_max", "redirected_max"),
+    [
+        ("1G", True, GIB - 16 * MIB, 16 * MIB),
+        ("64M", True, 56 * MIB, 8 * MIB),
+        ("64M", False, 64 * MIB, 8 * MIB),
+        ("0", True, 0, 16 * MIB),
+        ("8M", True, 7 * MIB, MIB),
+    ],
+)
+def test_clients_that_are_sent_to_https_have_a_part(
+    held_max: str, redirects: bool, served_max: int, redirected_max: int
+) -> None:
+    options = {"certificate": "self-signed", "memory_max": held_max}
+    redirect = {"redirect_to_https": "127.0.0.1:80"} if redirects else {}
+    settings = resolve({**options, **redirect}, environ={})
+    assert memory.served_max(settings) == served_max
+    assert memory.redirected_max(settings) == redirected_max
+
+
 def test_the_least_cgroup_counts(machine: Path) -> None:
     written(machine, "proc/self/cgroup", "0::/system.slice/shop.service\n")
     group = "sys/fs/cgroup/system.slice"

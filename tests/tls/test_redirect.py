@@ -10,6 +10,7 @@ import pytest
 
 from bolide.server.redirect import Redirect
 from support.client import Connection
+from support.management import Managed
 from support.server import Server, Start, as_address
 from tls.authority import Files, SecureConnection
 
@@ -27,6 +28,11 @@ def plain(server: Server) -> Connection:
     lines = [re.search(r"redirecting (\S+) to https", line) for line in server.lines]
     [match] = [match for match in lines if match]
     return Connection(as_address(match[1]))
+
+
+def test_they_have_a_part_of_the_memory(start: Start, files: Files) -> None:
+    options = (*files.options, "--redirect-to-https", "127.0.0.1:0", "--memory-max", "64M")
+    assert Managed(start, "basic.py", *options).metrics()["bolide_held_max_bytes"] == 56 << 20
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 PARTS = 2
 """One of so many parts is for clients. The rest is for applications and the interpreter, for what
 the allocator and the kernel need beside it, and for the old workers in a reload."""
+REDIRECTED_SHARE, REDIRECTED_BYTES_MAX = 8, 16 << 20
+"""One of so many parts of that, up to so much, is for clients that are only sent to https."""
 OPTION = "memory_max"
 V1_FILES: tuple[str, ...] = ("memory.limit_in_bytes",)
 V2_FILES: tuple[str, ...] = ("memory.max", "memory.high")
@@ -54,6 +56,21 @@ def budget(settings: Settings, root: Path = Path("/")) -> Budget:
     size, least = min(((share(each, settings.workers), each) for each in found), key=_size)
     among = f", for {settings.workers} workers" if least.is_shared and settings.workers > 1 else ""
     return Budget(size, f"half of {least.of} {in_units(least.size)}{among}")
+
+
+def redirected_max(settings: Settings) -> int:
+    """Return how many bytes clients may make a worker hold that are only sent to https."""
+    size = budget(settings).size
+    part = size // REDIRECTED_SHARE if size else REDIRECTED_BYTES_MAX
+    return max(1, min(part, REDIRECTED_BYTES_MAX))
+
+
+def served_max(settings: Settings) -> int:
+    """Return how many bytes the application's clients may make a worker hold; 0 for any number."""
+    size = budget(settings).size
+    if not size or not settings.redirect_to_https:
+        return size
+    return max(1, size - redirected_max(settings))
 
 
 def _size(share_and_limit: tuple[int, Limit]) -> int:

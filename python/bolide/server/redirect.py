@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bolide.interface.asgi import AsgiApplication
+from bolide.server import memory
 from bolide.server.capacity import REDIRECTED_MAX
 from bolide.server.service import Service
 
@@ -61,6 +62,13 @@ def without_port(host: bytes) -> bytes:
     return host.partition(b":")[0]
 
 
+def _reduced(settings: Settings) -> Settings:
+    """Return the options of a server that only redirects: its part of what a worker may hold."""
+    core = {**settings.core, "connections_max": REDIRECTED_MAX}
+    held_max = memory.redirected_max(settings)
+    return replace(settings, core=core, memory_max=held_max, redirect_to_https=())
+
+
 class Redirection:
     """What serves the redirects of one worker, beside the application; nothing without listeners.
 
@@ -75,8 +83,7 @@ class Redirection:
         if listeners:
             ports = [each.address.port for each in served if not each.address.path]
             app = AsgiApplication(Redirect(ports[0] if ports else HTTPS_PORT))
-            core = {**settings.core, "connections_max": REDIRECTED_MAX}
-            self._service = Service(app, replace(settings, core=core), None)
+            self._service = Service(app, _reduced(settings), None)
 
     async def listen(self, served: Service, listeners: Sequence[Listener]) -> None:
         """Accept connections here, and then for the application that is served.

@@ -41,7 +41,7 @@ class Service:
         try:
             options = settings.server_options(access_log_fd)
             options["connections_max"] = capacity.connections_max(settings)
-            options["memory_bytes_max"] = memory.budget(settings).size
+            options["memory_bytes_max"] = memory.served_max(settings)
             options["tls"] = tls
             options["debug_log"] = logger.getChild("error").isEnabledFor(logging.DEBUG)
             self.server = _core.Server(app.core(), options)
