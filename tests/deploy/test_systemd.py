@@ -87,6 +87,15 @@ def test_the_page_has_the_units() -> None:
         assert f"```ini\n{path.read_text()}```\n" in page
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("OOMPolicy", "continue"), ("StartLimitIntervalSec", "0")]
+)
+def test_neither_a_killed_worker_nor_failed_starts_end_the_service(name: str, value: str) -> None:
+    assert unit(UNIT)[name] == value
+    page = (Path(__file__).parents[2] / "docs/tutorial/deployment.md").read_text()
+    assert f"\n{name}={value}\n" in page
+
+
 @pytest.mark.tools
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_accepts_the_units_and_what_the_service_may_do(tmp_path: Path) -> None:
