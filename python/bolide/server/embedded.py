@@ -18,8 +18,8 @@ from bolide.errors import ConfigError, StartupError
 from bolide.server import capacity, importer, listener, worker
 from bolide.server.development import disclosure
 from bolide.server.logs import logger
+from bolide.server.process import socket_access
 from bolide.server.process.access_log import open_access_log
-from bolide.server.process.socket_access import SocketAccess
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
 from bolide.server.tls.certificates import CHECK_S, NO_THREAD, Certificates, UnreadableError
@@ -198,12 +198,14 @@ class Server:
 
     async def _run(self) -> None:
         certificates = Certificates(self._settings) if self._settings.pairs else None
-        access = SocketAccess.of(self._settings)
+        access = socket_access.SocketAccess.of(self._settings)
         listeners = listener.open_all(self._settings.addresses, access)
         redirecting: list[listener.Listener] = []
         try:
             disclosure.check(self._settings, listeners)  # a variable or file may have set debug
             redirecting = listener.open_all(self._settings.redirect_to_https, access)
+            if line := socket_access.unused(self._settings, (*listeners, *redirecting)):
+                logger.warning(line)
             redirection = Redirection(redirecting, listeners, self._settings)
             service = self._service(certificates)
             if not await self._has_started(service):

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import bolide
 from bolide.errors import ConfigError
 from bolide.server.process.pid_file import PidFile
 from support.server import APPLICATIONS, Start, command
+
+SCRIPT = """
+import signal, sys
+sys.path.insert(0, {pythonpath!r})
+from bolide.server.process.pid_file import PidFile
+PidFile("pid").create()
+print("written", flush=True)
+signal.pause()
+"""
 
 
 def test_what_somebody_has_put_in_its_place_is_not_written_to(tmp_path: Path) -> None:
@@ -55,6 +67,33 @@ def test_only_its_owner_writes_it(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "pid").stat().st_mode & 0o777 == 0o644
+
+
+def test_the_file_of_the_same_script_that_runs_is_refused(tmp_path: Path) -> None:
+    """Whatever it is called: its command line need not have this package's name."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(pythonpath=str(Path(bolide.__file__).parents[1])))
+    words = ["python", script.name]
+    with subprocess.Popen(
+        words, executable=sys.executable, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as first:
+        try:
+            assert first.stdout is not None
+            assert first.stdout.readline() == "written\n"
+            again = subprocess.run(
+                words,
+                executable=sys.executable,
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=20,
+            )
+        finally:
+            first.kill()
+    text = f"is that of a server that runs (pid {first.pid}): name another file, or stop that one\n"
+    assert (again.stdout, again.returncode) == ("", 1)
+    assert again.stderr.endswith(text)
+    assert (tmp_path / "pid").read_text() == f"{first.pid}\n"
 
 
 def test_the_file_of_a_server_that_runs_is_refused(start: Start, tmp_path: Path) -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import grp
 import os
 import pwd
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import bolide
 from bolide.config.address import Address
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
 from bolide.server import listener
 from bolide.server.process.socket_access import SocketAccess
+from bolide.server.process.sockets import Sockets
 from support.server import Start
 
 
@@ -95,6 +99,31 @@ def test_what_is_not_possible_leaves_no_file(
 def test_what_is_no_mode(given: object) -> None:
     with pytest.raises(ConfigError, match=r"uds_mode=.* is not a mode; give octal digits as"):
         resolve({"uds_mode": given}, environ={})
+
+
+@pytest.mark.parametrize("mode", ["supervisor", "embedded"])
+def test_options_without_a_unix_socket_are_a_warning(
+    caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    given = {"uds_mode": "660", "uds_group": "0", "port": 0}
+    if mode == "supervisor":
+        Sockets(resolve(given, environ={}), None).close()
+    else:
+        asyncio.run(_served(given))
+    text = "uds_mode and uds_group have no effect, because the server creates no UNIX socket: give"
+    found = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert found == [f"{text} uds, or bind unix:PATH"]
+
+
+async def _served(options: dict[str, Any]) -> None:
+    async with bolide.Server(bolide.App(), **options):
+        pass
+
+
+def test_with_one_they_are_none(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    bind = ["127.0.0.1:0", f"unix:{tmp_path / 'socket'}"]
+    Sockets(resolve({"uds_mode": "660", "bind": bind}, environ={}), None).close()
+    assert not caplog.records
 
 
 def test_a_file_that_takes_the_place_of_the_socket_is_not_given_away(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from bolide.errors import ConfigError
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
+    from bolide.server.listener import Listener
 
 KEPT = -1
 """An id that chown(2) does not change."""
@@ -59,6 +60,17 @@ class SocketAccess:
 
 
 AS_CREATED = SocketAccess()
+
+
+def unused(settings: Settings, opened: Iterable[Listener]) -> str:
+    """Return a line for the log if the options are given, and no file is there to get them."""
+    names = ("uds_mode", "uds_owner", "uds_group")
+    given = [name for name in names if getattr(settings, name)]
+    if not given or any(each.inode is not None for each in opened):
+        return ""
+    have = "has" if len(given) == 1 else "have"
+    what = f"{' and '.join(given)} {have} no effect, because the server creates no UNIX socket"
+    return f"{what}: give uds, or bind unix:PATH"
 
 
 @contextmanager

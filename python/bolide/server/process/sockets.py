@@ -14,7 +14,7 @@ from bolide.server import listener, systemd
 from bolide.server.development import disclosure
 from bolide.server.logs import logger
 from bolide.server.management.management import Management
-from bolide.server.process.socket_access import SocketAccess
+from bolide.server.process import socket_access
 
 if TYPE_CHECKING:
     from bolide.config.address import Address
@@ -38,7 +38,7 @@ class Sockets:
         self.served: list[listener.Listener] = []
         self.redirecting: list[listener.Listener] = []
         self.management = Management()
-        access = SocketAccess.of(settings)
+        access = socket_access.SocketAccess.of(settings)
         try:
             self.served += listener.open_all(_addresses(settings, inherited), access)
             disclosure.check(settings, self.served)
@@ -47,6 +47,8 @@ class Sockets:
                 redirecting = inherited.redirecting
             self.redirecting += listener.open_all(redirecting, access)
             served = (*self.served, *self.redirecting)
+            if inherited is None and (line := socket_access.unused(settings, served)):
+                logger.warning(line)
             self.management.bind(settings.management, served, inherited)
         except BaseException:
             self.close()
