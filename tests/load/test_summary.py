@@ -229,10 +229,11 @@ def test_quantiles_and_shares_of_a_histogram() -> None:
     assert distribution.quantile_us([], 0.5) is None
     assert distribution.share_between(HISTOGRAM, 1_000, 2_000) == pytest.approx(14_999 / 20_000)
     assert distribution.share_between([], 0, 1) is None
-    assert distribution.bins([], 1, 5) == []
-    (only,) = distribution.bins([[50.0, 7]], 50.0, 1)
+    assert distribution.bins([], 1, 2, 5) == []
+    (only,) = distribution.bins([[50.0, 7]], 50.0, 50.0, 1)
     assert only[2] == 7
-    wide = distribution.bins(HISTOGRAM, 100.0, 6)
+    wide = distribution.bins(HISTOGRAM, 100.0, 16_100.0, 6)
+    assert wide[-1][1] == pytest.approx(16_100.0)
     assert [count for _, _, count in wide][0] == 1
     assert sum(count for _, _, count in wide) == 20_000
     assert all(lower < upper for lower, upper, _ in wide)

@@ -86,10 +86,11 @@ impl Histogram {
         (squares.sum::<f64>() / self.total.max(1) as f64).sqrt()
     }
 
-    /// Every non-empty bucket: its greatest value, and how many values it holds.
+    /// Every non-empty bucket: its middle, and how many values it holds. Buckets of two histograms with the same middle are the same
+    /// bucket, so counts can be added up.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let filled = self.counts.iter().enumerate().filter(|it| *it.1 > 0);
-        filled.map(|(index, count)| (greatest(index).min(self.max), *count))
+        filled.map(|(index, count)| (middle(index), *count))
     }
 
     /// The value that `per_cent` of all values do not exceed; 0 when nothing was recorded.
@@ -207,15 +208,6 @@ fn middle(index: usize) -> u64 {
     }
     let width = 1u64 << (group - 1);
     ((BUCKETS as u64 + within) << (group - 1)) + (width - 1) / 2
-}
-
-fn greatest(index: usize) -> u64 {
-    let (group, within) = (index / BUCKETS, (index % BUCKETS) as u64);
-    if group == 0 {
-        return within;
-    }
-    let width = 1u64 << (group - 1);
-    ((BUCKETS as u64 + within) << (group - 1)) + (width - 1)
 }
 
 #[cfg(test)]

@@ -159,8 +159,9 @@ def _histogram(report: Report) -> list[str]:
     """Draw a histogram of latencies whose bounds grow by a constant factor."""
     if not report["ok"] or not report["histogram"]:
         return []
-    lowest_us = report["latency_us"]["min"] or 1
-    rows = distribution.bins(report["histogram"], lowest_us, BINS_MAX)
+    latency_us = report["latency_us"]
+    lowest_us = latency_us["min"] or 1
+    rows = distribution.bins(report["histogram"], lowest_us, latency_us["max"], BINS_MAX)
     most = max(count for _, _, count in rows)
     total = sum(count for _, _, count in rows)
     lines = []

@@ -15,7 +15,15 @@ import pytest
 
 from bolide.errors import ConfigError
 from bolide.lab.record.schema import Failure, Record, Trial
-from bolide.lab.report import document_tables, level_tables, markdown, quantity, table, writing
+from bolide.lab.report import (
+    document_tables,
+    level_tables,
+    markdown,
+    quantity,
+    summary,
+    table,
+    writing,
+)
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.drawing import axis, svg
 from bolide.lab.report.page import render
@@ -85,6 +93,25 @@ def test_percentiles_come_from_merged_histograms(race: Race) -> None:
     uppers = {upper for each in figure.trials for upper, _ in each.histogram or []}
     assert merged in uppers and merged not in singles
     assert figure.marks == ["unstable"]
+    # The tool does not report p99.9, though its histograms have rows above it.
+    assert figure.latency_us.get("p99_9") is None
+
+
+def test_a_merged_percentile_is_at_most_the_maximum(race: Race) -> None:
+    """The middle of a bucket may be above the largest latency in it."""
+    figure = result(race, "pipelining").figures["single-wrk", "uwsgi"]
+    latency = {"p50": 100.0, "p99": 100.0, "p99_9": 1007.0, "max": 1007.0}
+    rows = [(100.0, 999), (1008.0, 1)]
+    trials = [
+        msgspec.structs.replace(each, latency_us=latency | {"max": most}, histogram=rows)
+        for each, most in zip(figure.trials[:2], (1005.0, 1007.0), strict=True)
+    ]
+    found = summary.Figure(figure.workload, figure.contestant, trials).latency_us
+    assert found == {"p50": 100.0, "p99": 100.0, "p99_9": 100.0, "max": 1007.0}
+    for each in trials:
+        each.histogram[:] = [(100.0, 990), (1008.0, 10)]
+    found = summary.Figure(figure.workload, figure.contestant, trials).latency_us
+    assert (found["p99"], found["p99_9"]) == (100.0, 1007.0)
 
 
 def test_a_failed_trial_is_never_a_number(race: Race) -> None:

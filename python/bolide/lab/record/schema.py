@@ -366,6 +366,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     """Open loop: requests due per second; of a search, the rate at which it started."""
     latency_us: dict[str, float | None] | None = None
     histogram: list[tuple[float, int]] | None = None
+    """Rows of (latency in microseconds, count): `stats/histogram.py`."""
     requests_sent: int | None = None
     """Requests from the tool's start to its end, with those of its warm-up; None if unknown."""
     run_bytes: int | None = None

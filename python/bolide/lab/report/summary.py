@@ -83,18 +83,22 @@ class Figure:
     def latency_us(self) -> dict[str, float | None]:
         """Percentiles over the responses of all rounds, since percentiles cannot be averaged.
 
-        If the tool has no histograms to merge, they are those of the median round.
+        If the tool has no histograms to merge, they are those of the median round. A percentile
+        that the tool does not report is not derived from histograms, whose rows are too wide.
         """
         valid = [each for each in self.valid if each.latency_us]
         if not valid:
             return {}
         middle = sorted(valid, key=lambda each: each.requests_per_s or 0)[(len(valid) - 1) // 2]
         found = dict(middle.latency_us or {})
-        if len(valid) > 1 and all(each.histogram for each in valid):
-            rows = histogram.merge(each.histogram or [] for each in valid)
-            found |= {name: histogram.percentile(rows, share) for name, share in RANKS.items()}
         maxima = [(each.latency_us or {}).get("max") for each in valid]
         found["max"] = max((value for value in maxima if value), default=None)
+        if len(valid) > 1 and all(each.histogram for each in valid):
+            rows = histogram.merge(each.histogram or [] for each in valid)
+            for name in (each for each in RANKS if found.get(each) is not None):
+                value = histogram.percentile(rows, RANKS[name])
+                # The middle of the last bucket may be above the maximum.
+                found[name] = value and min(value, found["max"] or value)
         return found
 
     @cached_property

@@ -1,4 +1,8 @@
-"""Histograms: rows of (largest value, count). They can be added up; percentiles cannot."""
+"""Histograms: rows of (value, count). They can be added up; percentiles cannot.
+
+The value of a row of `bolide load` is the middle of a bucket, which is the same in every run. That
+of other tools, and of earlier records, is the largest one of the row.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,12 @@ Rows = Sequence[tuple[float, int]]
 
 
 def merge(histograms: Iterable[Rows]) -> list[tuple[float, int]]:
-    """Add histograms up; their bounds may differ."""
+    """Add histograms up; this is exact if they have the same buckets."""
     counts: dict[float, int] = {}
     for rows in histograms:
-        for upper, count in rows:
-            counts[upper] = counts.get(upper, 0) + count
-    return sorted((upper, count) for upper, count in counts.items() if count)
+        for value, count in rows:
+            counts[value] = counts.get(value, 0) + count
+    return sorted((value, count) for value, count in counts.items() if count)
 
 
 def total(rows: Rows) -> int:
@@ -23,7 +27,7 @@ def total(rows: Rows) -> int:
 
 
 def percentile(rows: Rows, share: float) -> float | None:
-    """Return the bound at or below which a share of the values lies; it is never too low.
+    """Return the row that a share of the values does not exceed, by its value.
 
     It is the nearest rank (ceil(share * n)), as in HdrHistogram and oha. None without values, and
     if there are too few values to distinguish the share from the maximum: p99.9 needs a thousand.
@@ -33,8 +37,8 @@ def percentile(rows: Rows, share: float) -> float | None:
         return None
     rank = max(1, math.ceil(share * count - 1e-9))
     reached = 0
-    for upper, count in sorted(rows):
+    for value, count in sorted(rows):
         reached += count
         if reached >= rank:
-            return upper
+            return value
     return None

@@ -76,7 +76,7 @@ class Reading:
     seconds: float | None
     latency_us: Latency | None = None
     histogram: list[tuple[float, int]] | None = None
-    """Rows of (largest latency in microseconds, count), ascending."""
+    """Rows of (latency in microseconds, count), ascending: `stats/histogram.py`."""
     bytes_per_s: float | None = None
     generator_cpu_s: float | None = None
     """Processor time for which all threads of the tool worked, without polling."""
