@@ -59,6 +59,7 @@ def report(**changes: Any) -> dict[str, Any]:
         "failed": sum(errors.values()),
         "errors": errors,
         "unfinished": 0,
+        "unfinished_us": [],
         "seconds": 2.0,
         "latency_us": LATENCY,
         "uncorrected_latency_us": None,

@@ -79,6 +79,10 @@ def test_a_rate_that_fails_twice_is_not_found() -> None:
     ("changes", "reason"),
     [
         ({"failed": 21, "errors": {"reset": 21}}, "21 of 20,021 failed (21 reset)"),
+        (
+            {"unfinished": 300, "unfinished_us": [[11_000.0, 300]]},
+            "p99 is infinite: 300 of 20,300 requests got no correct response",
+        ),
         ({"achieved_share": 0.98}, "only 98.0% of the rate was achieved"),
         ({"achieved_share": 0.5}, "only 50.0% of the rate was achieved"),
     ],

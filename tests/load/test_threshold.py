@@ -8,6 +8,9 @@ from bolide.errors import ConfigError
 from bolide.load import threshold
 from load.samples import report
 
+LOST: dict[str, Any] = {"errors": {"timeout": 203}}
+NONE = " got no correct response"
+YOUNG: dict[str, Any] = {"unfinished": 8, "unfinished_us": [[900.0, 7], [19_500.0, 1]]}
 FAILING = {"ok": 990, "errors": {"timeout": 8, "reset": 2}}
 CASES: list[tuple[str, dict[str, Any], bool, str]] = [
     ("p99 < 8.1ms", {}, True, "p99 is 8.00 ms"),
@@ -31,6 +34,24 @@ CASES: list[tuple[str, dict[str, Any], bool, str]] = [
     ("achieved_share > 99%", {}, False, "achieved_share was not measured"),
     ("p50 < 1s", {"ok": 0}, False, "p50 was not measured"),
     ("errors < 1%", {"ok": 0}, False, "failed was not measured"),
+    # Of 20,000 correct responses, 19,800 take at most 8 ms, and 19,980 at most 12 ms.
+    ("p99 < 20ms", LOST | {"failed": 202}, True, "p99 is 16.0 ms"),
+    ("p99 < 20ms", LOST | {"failed": 203}, False, "p99 is infinite: 203 of 20,203 requests" + NONE),
+    ("p99 < 20ms", LOST | {"failed": 20}, True, "p99 is 12.0 ms"),
+    (
+        "p99.9 < 20ms",
+        LOST | {"failed": 21},
+        False,
+        "p99_9 is infinite: 21 of 20,021 requests" + NONE,
+    ),
+    ("p50 < 20ms", LOST | {"failed": 203}, True, "p50 is 1.70 ms"),
+    ("max < 20ms", LOST | {"failed": 1}, False, "max is infinite: 1 of 20,001 requests" + NONE),
+    ("max > 20ms", LOST | {"failed": 1}, True, "max is infinite: 1 of 20,001 requests" + NONE),
+    ("min < 20ms", LOST | {"failed": 1}, True, "min is 100 us"),
+    ("mean < 20ms", LOST | {"failed": 1}, True, "mean is 1.50 ms"),
+    # Of those that the end interrupts, only one has been due for too long.
+    ("max < 20ms", YOUNG, True, "max is 16.0 ms"),
+    ("max < 19ms", YOUNG, False, "max is infinite: 1 of 20,001 requests" + NONE),
 ]
 
 

@@ -157,6 +157,9 @@ fn silence_is_a_timeout_or_at_the_end_unfinished() {
         (0, 0, 6)
     );
     assert_eq!(report.requests_per_s, 0.0);
+    let ages = &report.unfinished_us;
+    assert_eq!(ages.iter().map(|it| it.1).sum::<u64>(), 6);
+    assert!(ages.iter().all(|it| it.0 < 20_100.0), "{ages:?}");
 }
 
 #[test]

@@ -118,6 +118,13 @@ fn what_is_due_and_not_sent_is_unfinished() {
     assert_eq!(report.ok + report.unfinished, 50);
     assert!((3..=6).contains(&report.ok), "{report:?}");
     assert_eq!(report.requests_sent, report.ok);
+    // One is due every 10 ms: the youngest at 490 ms, and the oldest when as many were due as got a response.
+    let ages = &report.unfinished_us;
+    assert_eq!(ages.iter().map(|it| it.1).sum::<u64>(), report.unfinished);
+    let (youngest_us, oldest_us) = (ages[0].0, ages[ages.len() - 1].0);
+    assert!((9_950.0..10_050.0).contains(&youngest_us), "{ages:?}");
+    let expected_us = 500_000.0 - 10_000.0 * report.ok as f64;
+    assert!((oldest_us / expected_us - 1.0).abs() < 0.005, "{ages:?}");
     assert_eq!(report.offered_per_s, Some(100.0));
 }
 

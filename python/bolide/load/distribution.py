@@ -14,11 +14,15 @@ Rows = Sequence[Sequence[float]]
 
 def quantile_us(rows: Rows, share: float) -> float | None:
     """Return the latency that a share (0 to 1) of all do not exceed; None if there are none."""
-    wanted = share * sum(row[1] for row in rows)
+    return at_rank(rows, share * sum(row[1] for row in rows))
+
+
+def at_rank(rows: Rows, rank: float) -> float | None:
+    """Return the latency that this many of all do not exceed; None if there are fewer."""
     seen = 0.0
     for middle_us, count in rows:
         seen += count
-        if seen >= wanted:
+        if seen >= rank:
             return middle_us
     return None
 

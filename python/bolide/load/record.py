@@ -40,7 +40,7 @@ def as_json(
 ) -> str:
     """Format the report, the plan, the warnings and the conditions as one line of JSON."""
     conditions = [
-        {"text": each.text, "value": each.value(report), "is_met": each.is_met(report)}
+        {"text": each.text, "value": each.finite_value(report), "is_met": each.is_met(report)}
         for each in thresholds
     ]
     unmeasured = ("latency_us", "uncorrected_latency_us") if not report["ok"] else ()

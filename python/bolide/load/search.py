@@ -213,7 +213,7 @@ def as_data(search: Search) -> dict[str, Any]:
                 "rate_per_s": each.rate_per_s,
                 "holds": each.holds,
                 "reason": each.reason,
-                "value": search.threshold.value(each.report),
+                "value": search.threshold.finite_value(each.report),
             }
             for each in search.trials
         ],
@@ -241,7 +241,8 @@ def _seconds_held(report: Report, threshold: Threshold) -> str:
     whole = report["per_second"][: int(report["seconds"])]
     if key is None or not whole:
         return ""
-    held = sum(threshold.compare(each[key]) for each in whole)
+    values = (threshold.latency_among(each[key], each["ok"], each["failed"]) for each in whole)
+    held = sum(threshold.compare(each) for each in values)
     return f"in {held} of {len(whole)} seconds"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 from bolide import quantity
 from bolide.errors import ConfigError
+from bolide.load import distribution
 
 Report = dict[str, Any]
 
@@ -71,10 +73,13 @@ class Threshold:
         return self.metric in LATENCIES
 
     def value(self, report: Report) -> float | None:
-        """Return the value in the report; None if it was not measured."""
+        """Return the value in the report; None if it was not measured.
+
+        Percentiles and the maximum are those of all requests: one without a correct response has an
+        infinite latency.
+        """
         if self.is_latency:
-            found = (report["latency_us"] or {}).get(self.metric)
-            return found if report["ok"] else None
+            return self._latency_us(report) if report["ok"] else None
         if self.metric in (*COUNTS, *RATES, *SHARES):
             found = report[self.metric]
         else:
@@ -83,6 +88,41 @@ class Threshold:
             total = report["ok"] + report["failed"]
             return found / total if total else None
         return None if found is None else float(found)
+
+    def finite_value(self, report: Report) -> float | None:
+        """Return the same for JSON, which has no infinite numbers: None."""
+        value = self.value(report)
+        return None if value is None or math.isinf(value) else value
+
+    def unanswered(self, report: Report) -> int:
+        """Count requests that took longer than the limit, without a correct response.
+
+        They failed, or had been due for longer than the limit at the end. Younger ones may still
+        have got their responses in time, so they do not count.
+        """
+        older = sum(count for age_us, count in report["unfinished_us"] if age_us > self.limit)
+        return int(report["failed"] + older)
+
+    def latency_among(self, correct_us: float, ok: int, unanswered: int) -> float:
+        """Return infinity if requests without a response include this percentile or maximum.
+
+        `correct_us` is that of the `ok` correct responses, and returned otherwise.
+        """
+        share = _share(self.metric)
+        return correct_us if share is None or _rank(share, ok + unanswered) <= ok else math.inf
+
+    def _latency_us(self, report: Report) -> float | None:
+        figures = report["latency_us"] or {}
+        found: float | None = figures.get(self.metric)
+        share = _share(self.metric)
+        lost = self.unanswered(report)
+        if found is None or share is None or not lost:
+            return found
+        if math.isinf(self.latency_among(found, report["ok"], lost)):
+            return math.inf
+        rank = _rank(share, report["ok"] + lost)
+        reached = distribution.at_rank(report["histogram"], rank) or found
+        return min(reached, float(figures["max"]))
 
     def is_met(self, report: Report) -> bool:
         """Return whether the condition is met; False if the metric was not measured."""
@@ -97,6 +137,12 @@ class Threshold:
         value = self.value(report)
         if value is None:
             return f"{self.metric} was not measured"
+        if math.isinf(value):
+            lost = self.unanswered(report)
+            total = report["ok"] + lost
+            return (
+                f"{self.metric} is infinite: {lost:,} of {total:,} requests got no correct response"
+            )
         if self.is_latency:
             shown = quantity.latency_text(value)
         elif self.is_share:
@@ -124,6 +170,17 @@ def read(text: str, option: str = "--require") -> Threshold:
     except ValueError as error:
         raise ConfigError(f"{option}: {match[3]!r} {error}") from None
     return Threshold(text.strip(), metric, match[2], limit, is_share)
+
+
+def _share(metric: str) -> float | None:
+    """Return which share of the latencies a percentile or the maximum is not exceeded by."""
+    if metric == "max":
+        return 1.0
+    return float(metric[1:].replace("_", ".")) / 100 if metric.startswith("p") else None
+
+
+def _rank(share: float, count: int) -> int:
+    return max(1, math.ceil(share * count - 1e-9))
 
 
 def _metric(name: str) -> str | None:

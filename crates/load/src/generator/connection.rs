@@ -255,6 +255,15 @@ impl Connection {
         }
     }
 
+    /// The requests without a response.
+    pub(super) fn stamps(&self) -> Box<dyn Iterator<Item = &Stamp> + '_> {
+        match &self.exchange {
+            Exchange::Pipeline(pipeline) => Box::new(pipeline.batch.stamps.iter()),
+            Exchange::Channel(channel) => Box::new(channel.batch.stamps.iter()),
+            Exchange::Session(session) => Box::new(session.stamps()),
+        }
+    }
+
     /// The requests without a response; they are forgotten.
     pub(super) fn take_stamps(&mut self) -> VecDeque<Stamp> {
         match &mut self.exchange {

@@ -10,6 +10,7 @@ mod frames;
 mod messages;
 mod secure;
 mod surplus;
+mod unfinished;
 mod window;
 
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ use super::series::{SECOND_NS, Series};
 use super::session::{Job, Requests};
 use super::tally::{Rules, Tally};
 use super::{Limit, Plan, Shape};
+use crate::Histogram;
 use window::Window;
 
 /// Large enough that the responses to a deep batch arrive in one read.
@@ -77,6 +79,8 @@ pub(super) struct Outcome {
     pub(super) tally: Tally,
     pub(super) series: Series,
     pub(super) unfinished: u64,
+    /// For how long they have been sent or, in an open loop, due.
+    pub(super) unfinished_ns: Histogram,
     /// Open loop: requests that were due in the measured time.
     pub(super) offered: u64,
     pub(super) opened: u64,
@@ -379,7 +383,10 @@ impl LoadThread {
     fn outcome(mut self, events: &mut Events) -> io::Result<Outcome> {
         let (length_ns, cpu_ns) = self.window.spent_ns();
         let runnable_ns = self.window.waited_ns().map(|it| cpu_ns + it);
-        let overdue = self.overdue();
+        let mut unfinished_ns = self.ages_under_way_ns();
+        let overdue_ns = self.ages_overdue_ns();
+        let overdue = overdue_ns.total();
+        unfinished_ns.merge(&overdue_ns);
         let (under_way, offered) = (self.under_way, self.offered);
         self.await_surplus(events)?;
         self.end_second();
@@ -393,6 +400,7 @@ impl LoadThread {
         let used = self.connections.iter().filter(|it| it.is_used);
         Ok(Outcome {
             unfinished: under_way + overdue,
+            unfinished_ns,
             offered: offered + overdue,
             opened: self.opened,
             served: used.map(|it| it.served).collect(),

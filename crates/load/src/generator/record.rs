@@ -26,6 +26,7 @@ pub struct Record {
     pub(super) errors: Errors,
     pub(super) warm_up_failed: u64,
     pub(super) unfinished: u64,
+    pub(super) unfinished_ns: Packed,
     pub(super) offered: u64,
     pub(super) latency_ns: Packed,
     pub(super) uncorrected_ns: Packed,
@@ -136,6 +137,7 @@ impl Record {
             errors: errors(outcomes),
             warm_up_failed: sum(|it| it.tally.warm_up_failed),
             unfinished: sum(|it| it.unfinished),
+            unfinished_ns: merged(|it| &it.unfinished_ns),
             offered: sum(|it| it.offered),
             latency_ns: merged(|it| it.series.latency_ns()),
             uncorrected_ns: merged(|it| &it.tally.uncorrected_ns),
@@ -184,6 +186,7 @@ impl Record {
         self.errors.merge(&other.errors);
         self.warm_up_failed += other.warm_up_failed;
         self.unfinished += other.unfinished;
+        self.unfinished_ns.merge(&other.unfinished_ns);
         self.offered += other.offered;
         self.latency_ns.merge(&other.latency_ns);
         self.uncorrected_ns.merge(&other.uncorrected_ns);
@@ -237,6 +240,7 @@ impl Record {
     pub fn from_json(text: &str) -> Result<Record, String> {
         let record: Record = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let latencies = [
+            &record.unfinished_ns,
             &record.latency_ns,
             &record.uncorrected_ns,
             &record.connect_ns,

@@ -86,6 +86,8 @@ pub struct Report {
     pub warm_up_failed: u64,
     /// Requests that were outstanding, or due, when the time was over: neither correct nor failed.
     pub unfinished: u64,
+    /// Rows of (microseconds, count): for how long they had been sent or, in an open loop, due.
+    pub unfinished_us: Vec<(f64, u64)>,
     /// The length of the measured time.
     pub seconds: f64,
     /// Latency of correct responses: in a closed loop from the send (with a connection per request, from the connect), in an open loop from
@@ -272,6 +274,7 @@ impl Report {
             errors: record.errors,
             warm_up_failed: record.warm_up_failed,
             unfinished: record.unfinished,
+            unfinished_us: rows(&record.unfinished_ns.unpacked()),
             seconds,
             latency_us: Latency::of(&latency_ns),
             uncorrected_latency_us: is_open_loop

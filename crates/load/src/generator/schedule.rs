@@ -69,8 +69,18 @@ impl Schedule {
         Some((self.parts.get(self.part)?.when_s(number) * 1e9) as u64)
     }
 
-    /// Skips all requests that are due before this time. Returns their number.
-    pub(super) fn skip_to(&mut self, at_ns: u64) -> u64 {
+    /// Skips all requests that are due before this time.
+    pub(super) fn skip_to(&mut self, at_ns: u64) {
+        self.skip(self.due_before(at_ns));
+    }
+
+    /// Skips this many requests.
+    pub(super) fn skip(&mut self, count: u64) {
+        self.next += count * self.step;
+    }
+
+    /// How many of the next requests are due before this time.
+    pub(super) fn due_before(&self, at_ns: u64) -> u64 {
         let is_before = |number: u64| self.when_ns(number).is_some_and(|it| it < at_ns);
         // Starts are in ascending order, so a binary search finds the first that is not before.
         let (mut skipped, mut left) = (0, self.end.saturating_sub(self.next).div_ceil(self.step));
@@ -81,7 +91,6 @@ impl Schedule {
                 false => left = half,
             }
         }
-        self.next += skipped * self.step;
         skipped
     }
 
@@ -215,9 +224,10 @@ mod tests {
             let all = starts(&stages, index, 3);
             let before = all.iter().filter(|it| **it < at_ns).count();
             let mut schedule = Schedule::new(&stages, index, 3, None);
-            assert_eq!(schedule.skip_to(at_ns), before as u64);
+            assert_eq!(schedule.due_before(at_ns), before as u64);
+            schedule.skip_to(at_ns);
             assert_eq!(schedule.peek_ns(), all.get(before).copied());
-            assert_eq!(schedule.skip_to(at_ns), 0);
+            assert_eq!(schedule.due_before(at_ns), 0);
         }
     }
 

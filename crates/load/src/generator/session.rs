@@ -167,6 +167,11 @@ impl Session {
         stamps.collect()
     }
 
+    /// The requests without a response.
+    pub(super) fn stamps(&self) -> impl Iterator<Item = &Stamp> {
+        self.streams.iter().map(|it| &it.stamp)
+    }
+
     /// When the oldest outstanding request was sent.
     pub(super) fn oldest_ns(&self) -> Option<u64> {
         self.streams.iter().map(|it| it.stamp.sent_ns).min()

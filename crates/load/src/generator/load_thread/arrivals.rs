@@ -144,22 +144,4 @@ impl LoadThread {
         }
         self.look_ahead();
     }
-
-    /// How many requests of the measured time were due and not sent.
-    pub(super) fn overdue(&mut self) -> u64 {
-        let end_ns = self.window.end_ns.min(self.now_ns);
-        let mut count = 0;
-        if !self.window.is_known() {
-            return 0;
-        }
-        let start_ns = self.window.start_ns;
-        let is_measured = |it: &u64| (start_ns..end_ns).contains(it);
-        count += self.rescheduled.iter().copied().filter(is_measured).count() as u64;
-        if let Some(schedule) = &mut self.schedule {
-            let origin_ns = self.window.origin_ns;
-            schedule.skip_to(start_ns.saturating_sub(origin_ns));
-            count += schedule.skip_to(end_ns.saturating_sub(origin_ns));
-        }
-        count
-    }
 }
