@@ -98,6 +98,11 @@ def test_connections_that_were_counted(race: Race) -> None:
     cell = cell_of(some, "single-wrk", "bjoern", "served")
     assert (cell.text, cell.kind) == ("97 of 100", "num bad")
     assert cell.title == "3 of 100 connections got no correct response"
+    unopened = Served(connections=97, starved=0, min=40, median=50, max=60, fairness=0.99)
+    cell = cell_of(
+        trials_of(found, "single-wrk", "bjoern", served=unopened), "single-wrk", "bjoern", "served"
+    )
+    assert (cell.text, cell.under, cell.kind) == ("97 of 100", "0…60 each", "num bad")
     uneven = trials_of(found, "single-wrk", "bjoern", served=served(0, 0.5))
     assert cell_of(uneven, "single-wrk", "bjoern", "served").title.startswith("connections were")
     none = trials_of(found, "single-wrk", "bjoern", served=served(95, 0.05))

@@ -403,6 +403,21 @@ def test_connections_that_were_counted_need_no_law() -> None:
     assert judge(seen(served=served(94, 6, min=0)))[0] == "errors"
 
 
+def test_connections_that_were_never_opened_are_starved() -> None:
+    """The generator starts without those that are not open in time, and does not count them."""
+    verdict, evidence = judge(seen(served=served(60, 0)))
+    assert verdict == "errors"
+    assert evidence[0] == "40 of 100 connections were not served: the rate is that of 60"
+    assert judge(seen(served=served(58, 2)))[1][0].startswith("42 of 100 connections were not")
+    assert judge(seen(served=served(97, 0), ok=5000)) == (
+        "neither",
+        [*BOTH, "3 of 100 connections got no correct response"],
+    )
+    # Of these, not every connection has to be used.
+    for more in ({"rate_per_s": 100.0}, {"is_persistent": False}, {"requests_total": 60}):
+        assert judge(seen(served=served(60, 0), **more)) == ("neither", BOTH), more
+
+
 def test_connections_that_were_served_unevenly() -> None:
     uneven = served(100, 0, min=3, max=40_000, fairness=0.5)
     sentence = "connections were served unevenly: 3 to 40,000 responses each, 100 at the median"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import msgspec
+
 from bolide.lab.record.schema import GeneratorUse, Published, Served, Trial, Workload
 from bolide.lab.stats import littles_law
 
@@ -98,6 +100,7 @@ def starved(
     if not responses or is_open_loop(workload):
         return ""
     if served is not None:
+        served = with_unopened(workload, served)
         wrong = sum(count for name, count in errors.items() if name not in NO_RESPONSE)
         if wrong > ERROR_SHARE_MAX * responses or not served.connections:
             return ""
@@ -132,6 +135,23 @@ def _starved_of(served: Served, each: float, *, is_persistent: bool) -> str:
         return ""
     few = max(1, round(served.fairness * total))
     return f"the rate is that of about {few:,} of {total:,} connections: {unevenness(served)}"
+
+
+def with_unopened(workload: Workload, served: Served) -> Served:
+    """Add the connections that were never opened to the starved ones.
+
+    The generator starts without those that cannot be opened in time, and counts the others. In an
+    open loop, and with fewer requests than connections, not every connection is needed.
+    """
+    total = served.starved + served.connections
+    requests = workload.requests_total or workload.connections
+    unopened = min(workload.connections, requests) - total
+    if unopened <= 0 or not total or not workload.is_persistent or is_open_loop(workload):
+        return served
+    fairness = served.fairness and served.fairness * total / (total + unopened)
+    return msgspec.structs.replace(
+        served, starved=served.starved + unopened, min=0, fairness=fairness
+    )
 
 
 def starved_in(found: Trial, workload: Workload) -> str:

@@ -109,7 +109,8 @@ class Figure:
     @cached_property
     def served(self) -> Served | None:
         """Responses by connection in the least even round; None if the tool does not count."""
-        counted = [each.served for each in self.valid or self.trials if each.served is not None]
+        found = [each.served for each in self.valid or self.trials if each.served is not None]
+        counted = [service.with_unopened(self.workload, each) for each in found]
         return min(counted, key=lambda each: (-each.starved, each.fairness or 0), default=None)
 
     @cached_property

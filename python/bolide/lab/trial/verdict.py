@@ -167,8 +167,9 @@ def _starved(seen: Observation) -> str:
 
 def _service(seen: Observation) -> list[str]:
     """Say how evenly connections were served, and whether the latency can be right."""
+    served = seen.served and service.with_unopened(seen.workload, seen.served)
     found = [
-        service.unevenness(seen.served),
+        service.unevenness(served),
         service.contradiction(seen.workload, seen.in_flight, seen.ok + seen.failed),
     ]
     return [each for each in found if each]
