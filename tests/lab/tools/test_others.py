@@ -67,7 +67,7 @@ def test_oha_responses_of_another_size_are_wrong() -> None:
 
 
 def test_h2load() -> None:
-    found = read("h2load", sample("h2load.txt"))
+    found = read("h2load", sample("h2load.txt"), replace(LOAD, duration_s=1.0))
     assert (found.ok, found.failed, found.requests_per_s) == (190157, 0, 190157)
     assert found.latency_us == {
         "mean": 105,
@@ -78,6 +78,15 @@ def test_h2load() -> None:
         "max": 2550,
     }
     assert found.bytes_per_s == 27762922
+
+
+def test_h2loads_warm_up_is_not_part_of_its_duration() -> None:
+    text = sample("h2load.txt").replace("finished in 1.00s", "finished in 1.21s")
+    timed = replace(LOAD, duration_s=0.9, warm_up_s=0.2)
+    found = read("h2load", text, timed)
+    assert (found.seconds, found.requests_per_s, found.bytes_per_s) == (1.0, 190157, 27762922)
+    counted = read("h2load", text, replace(LOAD, duration_s=None, requests_total=190157))
+    assert (counted.seconds, counted.requests_per_s) == (1.21, pytest.approx(190157 / 1.21))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class H2load(Tool):
         if load.requests_total is not None:
             words += ["-n", str(load.requests_total)]
         else:
-            words += ["-D", str(math.ceil(load.duration_s or 10))]
+            words += ["-D", str(_duration_s(load))]
             words += ["--warm-up-time", f"{load.warm_up_s * 1e3:.0f}ms"] if load.warm_up_s else []
         if load.rate_per_s is not None:
             words += ["--rps", f"{load.rate_per_s / load.connections:g}"]
@@ -54,7 +54,8 @@ class H2load(Tool):
         )
         if not (finished and counts and codes):
             raise self.unreadable(stdout, stderr, exit_code)
-        seconds = time_us(finished[1]) / 1e6
+        # It divides by this too: what it prints as "finished in" includes the warm-up.
+        seconds = time_us(finished[1]) / 1e6 if load.requests_total else float(_duration_s(load))
         statuses = [int(count) for count in codes.groups()]
         responses = sum(statuses)
         bad = responses - statuses[0]
@@ -83,6 +84,10 @@ class H2load(Tool):
             bytes_per_s=int(traffic[1]) / seconds if traffic and seconds else None,
             remarks=remarks,
         )
+
+
+def _duration_s(load: Load) -> int:
+    return math.ceil(load.duration_s or 10)
 
 
 def _protocol(load: Load) -> str:
