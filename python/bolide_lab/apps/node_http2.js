@@ -1,13 +1,12 @@
-// The content from Node's http2, and from its http by ALPN: node_http2.js HOST PORT CERTIFICATE KEY.
+// The content from Node's http2 and, by ALPN, from its http: node_http2.js HOST PORT CERTIFICATE KEY.
 const fs = require("node:fs");
+const http = require("node:http");
 const http2 = require("node:http2");
+const tls = require("node:tls");
 
 const content = Buffer.from(process.env.RACE_CONTENT);
 const target = process.env.RACE_TARGET;
 const [host, port, certificate, key] = process.argv.slice(2);
-
-const options = { allowHTTP1: true, cert: fs.readFileSync(certificate), key: fs.readFileSync(key) };
-const server = http2.createSecureServer(options);
 
 function responseTo(path) {
   const isFound = path === target;
@@ -15,16 +14,27 @@ function responseTo(path) {
   return [isFound ? 200 : 404, body];
 }
 
-server.on("stream", (stream, fields) => {
+// With a listener of "request", http2 makes objects of its compatibility layer for each stream, so http has a server of its own.
+const second = http2.createServer();
+second.on("stream", (stream, fields) => {
   const [status, body] = responseTo(fields[":path"]);
   stream.respond({ ":status": status, "content-type": "text/plain", "content-length": body.length });
   stream.end(body);
 });
-server.on("request", (request, response) => {
-  if (request.httpVersionMajor === 2) return; // the stream has its response
+const first = http.createServer((request, response) => {
   const [status, body] = responseTo(request.url);
   response.writeHead(status, { "Content-Type": "text/plain", "Content-Length": body.length });
   response.end(body);
 });
-server.keepAliveTimeout = 600000;
+first.keepAliveTimeout = 600000;
+
+const options = {
+  ALPNProtocols: ["h2", "http/1.1"],
+  cert: fs.readFileSync(certificate),
+  key: fs.readFileSync(key),
+  noDelay: true,
+};
+const server = tls.createServer(options, (socket) => {
+  (socket.alpnProtocol === "h2" ? second : first).emit("connection", socket);
+});
 server.listen({ host, port: Number(port), backlog: 4096 });

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bolide.lab.plan import contestant
+from bolide.lab.plan import contestant, environments
 from bolide.lab.plan.contestant import Contestant
 from bolide.lab.record.schema import Workload
 from bolide.lab.trial.launch import Place, start
@@ -72,6 +72,20 @@ def test_http1_and_http2_are_proved(name: str, response_bytes: int, tmp_path: Pa
     found = proved(name, tmp_path, workload(**HTTP2))
     assert (found.content, found.response_bytes) == (b"Hello, World!", None)
     assert found.remarks == ("TLSv1.3, TLS_AES_256_GCM_SHA384, h2",)
+
+
+@pytest.mark.parametrize(("name", "response_bytes"), [("node-tls", 164), ("caddy-tls", 130)])
+def test_other_servers_serve_both_and_offer_no_third(
+    name: str, response_bytes: int, tmp_path: Path
+) -> None:
+    """A field Alt-Svc with HTTP/3 would be 35 bytes more."""
+    if environments.examine(contestant.own()[name]).state != "ready":
+        pytest.skip(f"{name} cannot run here")
+    found = proved(name, tmp_path, workload(**HELLO))
+    assert (found.content, found.response_bytes) == (b"Hello, World!", response_bytes)
+    assert found.remarks[0].endswith(", http/1.1")
+    found = proved(name, tmp_path, workload(**HTTP2))
+    assert found.content == b"Hello, World!" and found.remarks[0].endswith(", h2")
 
 
 def test_http2_is_proved_without_tls(tmp_path: Path) -> None:
