@@ -18,7 +18,7 @@ from bolide.errors import ConfigError
 from bolide.lab import until
 from bolide.lab.matching import fits
 from bolide.lab.plan import contestant as contestants
-from bolide.lab.plan import duration, environments, open_loop
+from bolide.lab.plan import duration, environments, fingerprint, open_loop
 from bolide.lab.plan.contestant import Contestant
 from bolide.lab.plan.schedule import Session, Slot, reason_to_skip, sessions, slots
 from bolide.lab.plan.user_application import UserApplication
@@ -117,7 +117,7 @@ def run(
         earlier = read(options.out)
         described = _described(options)
         opening: list[schema.Record] = [described, study]
-        entries = (describe(each, states[each.name], study) for each in field)
+        entries = (_with_parts(each, describe(each, states[each.name], study)) for each in field)
         opening += [_marked(each, copies) for each in entries]
         resume.check_same(options.out, earlier, opening, versions)
         done = {_key_of(each) for each in earlier if isinstance(each, Trial)}
@@ -430,7 +430,12 @@ def _described(options: Options) -> schema.Machine:
         server_cpus=options.server_cpus,
         load_cpus=options.load_cpus,
         seed=options.seed,
+        parts=fingerprint.of_race(options.application),
     )
+
+
+def _with_parts(each: Contestant, record: schema.Contestant) -> schema.Contestant:
+    return msgspec.structs.replace(record, parts=fingerprint.of_contestant(each))
 
 
 def _key(slot: Slot) -> tuple[str, str, int]:

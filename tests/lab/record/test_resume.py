@@ -12,9 +12,11 @@ import pytest
 from bolide.errors import ConfigError
 from bolide.lab import race
 from bolide.lab.plan import environments
+from bolide.lab.plan.contestant import Contestant
 from bolide.lab.plan.environments import Status
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record import journal, machine, schema
+from bolide.lab.record.resume import check_same
 from bolide.lab.record.schema import Trial
 from bolide.lab.trial import trial
 from lab.tiny_race import CPU, Silent, among, liar, options, renamed, study, trials_of
@@ -135,6 +137,63 @@ def test_other_settings_are_another_race(
     known = {"honest": msgspec.structs.replace(faster, entry=entry)}
     with pytest.raises(ConfigError, match=r"has another race \(honest with other settings\)"):
         race.run(study(), ["honest"], options(tmp_path, resumes=True), silent, known)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"files": {"a.conf": "one", "b.conf": "three"}}, "honest: b.conf changed"),
+        ({"files": {"a.conf": "one"}}, "honest: b.conf changed"),
+        ({"environment": {"GOMAXPROCS": "2"}}, "honest: its variables changed"),
+        ({}, ""),
+    ],
+)
+def test_other_files_and_variables_are_another_race(
+    changes: dict[str, dict[str, str]],
+    message: str,
+    tmp_path: Path,
+    silent: Silent,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def known(files: dict[str, str], environment: dict[str, str]) -> dict[str, Contestant]:
+        found = liar("honest", environment=environment)
+        return {"honest": msgspec.structs.replace(found, files=files)}
+
+    monkeypatch.setattr(trial, "run", _instant)
+    parts = {"files": {"a.conf": "one", "b.conf": "two"}, "environment": {"GOMAXPROCS": "1"}}
+    race.run(study(), ["honest"], options(tmp_path), silent, known(**parts))
+    resumed = options(tmp_path, resumes=True)
+    if not message:
+        assert race.run(study(), ["honest"], resumed, silent, known(**parts))
+        return
+    with pytest.raises(ConfigError) as caught:
+        race.run(study(), ["honest"], resumed, silent, known(**parts | changes))
+    said = f"{tmp_path / 'out'} has another race ({message}); name another --out"
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ({"Bolide's core library": "a", "{apps}/x.py": "b"}, ""),
+        ({"Bolide's core library": "z", "{apps}/x.py": "b"}, "Bolide's core library changed"),
+        ({"Bolide's core library": "a", "{apps}/x.py": "z"}, "{apps}/x.py changed"),
+        ({"Bolide's core library": "a"}, "{apps}/x.py changed"),
+        (None, "of another Bolide, without hashes of what it ran"),
+    ],
+)
+def test_another_build_of_the_same_version_is_another_race(
+    before: dict[str, str] | None, message: str, tmp_path: Path
+) -> None:
+    now = machine.describe()
+    hashes = {"Bolide's core library": "a", "{apps}/x.py": "b"}
+    records = [[msgspec.structs.replace(now, parts=parts), study()] for parts in (before, hashes)]
+    if not message:
+        check_same(tmp_path, *records, {})
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_same(tmp_path, *records, {})
+    assert str(caught.value) == f"{tmp_path} has another race ({message}); name another --out"
 
 
 @pytest.mark.parametrize(

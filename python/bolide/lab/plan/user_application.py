@@ -5,11 +5,12 @@ The laboratory imports no application: a process of its own imports it and repor
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolide.errors import ConfigError
@@ -17,7 +18,7 @@ from bolide.errors import ConfigError
 IMPORT_S_MAX = 60
 """How long the import of the application's module may take."""
 PROBE = """\
-import importlib, inspect, os, sys
+import importlib, inspect, json, os, sys
 module, _, attribute = sys.argv[1].partition(":")
 found = importlib.import_module(module)
 for name in (attribute or "app").split("."):
@@ -30,13 +31,17 @@ elif inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(call):
     interface = "asgi"
 elif callable(found):
     interface = "asgi" if len(inspect.signature(call).parameters) in (1, 3) else "wsgi"
+files = {getattr(each, "__file__", None) for each in [*sys.modules.values()]}
+print("\\nbolide-race-files:" + json.dumps([each for each in files if isinstance(each, str)]))
 print("\\nbolide-race-interface:" + interface, flush=True)
 os._exit(0)
 """
-"""Prints the interface. ASGI takes (scope, receive, send), WSGI (environ, start_response).
+"""Prints the files of all modules, and the interface.
 
-It exits without waiting for threads or exit handlers of the module.
+ASGI takes (scope, receive, send), WSGI (environ, start_response). It exits without waiting for
+threads or exit handlers of the module.
 """
+FILES = re.compile(r"^bolide-race-files:(.*)$", re.MULTILINE)
 INTERFACE = re.compile(r"^bolide-race-interface:(\w*)$", re.MULTILINE)
 
 
@@ -50,6 +55,8 @@ class UserApplication:
     """The working folder of the servers."""
     import_folders: tuple[Path, ...]
     """Where its module is imported from."""
+    files: tuple[Path, ...] = field(default=(), compare=False)
+    """Files of the user's own modules that its import has imported."""
 
 
 def find(text: str, interface: str | None) -> UserApplication:
@@ -95,7 +102,21 @@ def find(text: str, interface: str | None) -> UserApplication:
     kind = interface or match[1]
     if not kind:
         raise ConfigError(f"{app} is not an application; if it is, give --interface asgi or wsgi")
-    return UserApplication(app, kind, folder, import_folders)
+    return UserApplication(app, kind, folder, import_folders, _files(done.stdout, import_folders))
+
+
+def _files(printed: str, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the modules below these folders; installed packages have versions instead."""
+    match = FILES.search(printed)
+    paths = [Path(text) for text in json.loads(match[1])] if match else []
+    own = [path for path in paths if any(path.is_relative_to(each) for each in folders)]
+    installed = (Path(sys.prefix), Path(sys.base_prefix))
+    return tuple(
+        path
+        for path in sorted(own)
+        if "site-packages" not in path.parts
+        and not any(path.is_relative_to(each) for each in installed)
+    )
 
 
 def _module_of(file: str) -> tuple[str, Path]:

@@ -80,7 +80,16 @@ def _other_part(before: Machine, now: Machine) -> str:
             server, load = (",".join(map(str, each or ())) for each in cpus)
             return f"--cpus server={server} load={load}"
     pairs = ((label, getattr(before, name), getattr(now, name)) for name, label in MACHINE.items())
-    return next((changed(*each) for each in pairs if each[1] != each[2]), "")
+    found = next((changed(*each) for each in pairs if each[1] != each[2]), "")
+    return found or _other_hash(before.parts, now.parts)
+
+
+def _other_hash(before: Mapping[str, str] | None, now: Mapping[str, str] | None) -> str:
+    """Return which part is not the same file, text or list any more."""
+    if before is None or now is None:
+        return "" if before == now else "of another Bolide, without hashes of what it ran"
+    names = [*before, *(name for name in now if name not in before)]
+    return next((f"{name} changed" for name in names if before.get(name) != now.get(name)), "")
 
 
 def _other_contestant(before: Contestant, now: Contestant) -> str:
@@ -88,7 +97,10 @@ def _other_contestant(before: Contestant, now: Contestant) -> str:
         return changed(f"{now.name} was", before.state, now.state)
     if before.version != now.version:
         return changed(now.name, before.version, now.version)
-    return f"{now.name} with other settings" if before.settings != now.settings else ""
+    if before.settings != now.settings:
+        return f"{now.name} with other settings"
+    found = _other_hash(before.parts, now.parts)
+    return found and f"{now.name}: {found}"
 
 
 def _other_tool(before: Trial, versions: Mapping[str, str | None]) -> str:

@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 SCHEMA = 1
+CORE_PART = "Bolide's core library"
+"""Its name among the hashes of `Machine.parts`."""
 FILE_BYTE = b"x"
 """What the content of `Workload.file_bytes` consists of."""
 
@@ -48,6 +50,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     load_cpus: tuple[int, ...] | None = None
     seed: int | None = None
     """Seed of the order of the trials."""
+    parts: dict[str, str] | None = None
+    """Hashes of what all contestants share, by name; None if not recorded."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,6 +268,8 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """What runs on different event loops: contestants of one program differ only in the loop."""
     loop: Loop = ""
     """The event loop, if `program` is given."""
+    parts: dict[str, str] | None = None
+    """Hashes of what it runs besides its command, by name; None if not recorded."""
 
     @property
     def is_bolide(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from bolide.errors import ConfigError
-from bolide.lab.record.schema import Contestant, Machine
+from bolide.lab.record.schema import CORE_PART, Contestant, Machine
 from bolide.lab.report import charts, claims, document_tables, level_tables, open_loop, quantity
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.drawing import svg
@@ -209,9 +209,16 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
         ("Kernel", machine.kernel or "unknown"),
         ("Virtualisation", machine.virtualisation or "none known"),
         ("Python", machine.python),
-        ("Bolide", machine.bolide_version or "unknown"),
+        ("Bolide", _build_of(machine)),
         ("Started", machine.started_at),
     ]
+
+
+def _build_of(machine: Machine) -> str:
+    """Return Bolide's version and, if known, which core library was measured."""
+    version = machine.bolide_version or "unknown"
+    core = (machine.parts or {}).get(CORE_PART)
+    return f"{version}, core library {core}" if core else version
 
 
 def _processors(found: tuple[int, ...] | None) -> str:
