@@ -111,7 +111,9 @@ def test_an_agent_that_is_killed_makes_the_result_invalid(
     code, page, _ = run.ended()
     found = json.loads(page)
     assert code == 4
-    assert found["invalid"][0] == "agent b was lost: it cannot be reached"
+    # The scheduler of a busy machine may notice it later than its silence is.
+    reasons = ("it cannot be reached", "it did not respond for 5 s")
+    assert found["invalid"][0] in [f"agent b was lost: {reason}" for reason in reasons]
     first, second = found["fleet"]["agents"]
     assert (first["lost"], second["ok"]) == (None, None)
     assert found["ok"] == first["ok"] > 0

@@ -14,7 +14,7 @@ from lab.tiny_race import Silent, options, study, trials_of, workload
 pytestmark = pytest.mark.slow
 
 NAMES = ["bolide-native-tls", "ceiling-tls"]
-HELLO: dict[str, Any] = {"content": "Hello, World!", "timeout_s": 5.0}
+HELLO: dict[str, Any] = {"content": "Hello, World!", "timeout_s": 5.0, "duration_s": 1.0}
 
 
 def test_every_kind_of_load_has_a_figure(tmp_path: Path, silent: Silent) -> None:

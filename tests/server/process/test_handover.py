@@ -67,7 +67,10 @@ class Processes:
         return self.code
 
     def send_signal(self, number: int) -> None:
-        if self.code is None:
+        if self.code is None and number in handover.SIGNALS.values():
+            assert self.owns, "it would reload before it serves"
+            self.left_to_do |= {name for name, each in handover.SIGNALS.items() if each == number}
+        elif self.code is None:
             self.ends(-9) if number == signal.SIGKILL else self.asks_new_to_stop()
 
     def _hand_over(self, pid: int) -> str:
@@ -326,6 +329,9 @@ def test_an_old_process_that_hung_leaves_when_it_goes_on() -> None:
     hung = ("the old one hangs", "a message is late", "the old one goes on")
     each = run((*WAY[:4], *hung, *WAY[4:]))
     assert each.owns and each.has_left and each.is_new_alive
+    # The new one has not waited for the message that says what is left to do.
+    each = run((*WAY[:4], "HUP to the old one", *hung, *WAY[4:]))
+    assert each.has_left and each.left_to_do == {handover.RELOAD}
 
 
 def test_a_new_process_that_hangs_ends_with_the_old_one() -> None:

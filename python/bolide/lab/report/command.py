@@ -63,10 +63,11 @@ def compare(
     is_relative: bool,
     as_json: bool,
 ) -> None:
-    """Report what is faster or slower in race B than in race A, and in what else they differ.
+    """Report what is faster or slower in race B than in race A.
 
     A change counts if the median of B/A, round by round, exceeds the threshold and an exact test of
-    the paired rounds finds it, corrected for the number of rows.
+    the paired rounds finds it, corrected for the number of rows. In what else the races differ is
+    reported too.
 
     The exit code is 1 if something is slower or fails, 2 for invalid arguments, otherwise 0.
     """

@@ -35,6 +35,7 @@ one process at a time; the old one reads what has arrived before it gives up.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 
@@ -44,8 +45,10 @@ MESSAGE_BYTES_MAX = 64
 MESSAGE_S = 10.0
 """Time for the other process to send what takes it milliseconds; a machine that swaps needs more.
 """
-REOPEN, RELOAD = WAITING = ("reopen", "reload")
+REOPEN, RELOAD = ("reopen", "reload")
 """What the old process was asked for meanwhile, and passes on with `main`."""
+SIGNALS = {REOPEN: signal.SIGUSR1, RELOAD: signal.SIGHUP}
+"""By which it passes that on to a process that has not waited for `main`."""
 
 
 class Old(Enum):

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -271,8 +271,12 @@ class Upgrades:
     def _leave(self, new: _New) -> None:
         logger.info("process %d serves, and this one drains", new.process.pid)
         new.due = None
+        waiting = list(self._actions.waiting())
         try:
-            _send(new.socket, handover.main_message(self._actions.waiting()))
+            if not _send(new.socket, handover.main_message(waiting)):
+                # It serves already, because this process was late.
+                for each in waiting:
+                    new.process.send_signal(handover.SIGNALS[each])
         finally:
             self._unwatch(new)
             new.socket.close()
@@ -328,10 +332,15 @@ def received(end: socket.socket) -> Iterator[tuple[Event, frozenset[str]]]:
             return
 
 
-def _send(end: socket.socket, message: bytes) -> None:
-    """Send a message, for which there is always room; one that has ended is noticed otherwise."""
-    with suppress(OSError):
-        end.send(message)
+def _send(end: socket.socket, message: bytes) -> bool:
+    """Send a message, for which there is always room; return whether the other end is open.
+
+    A process that has ended is noticed otherwise.
+    """
+    try:
+        return end.send(message) > 0
+    except OSError:
+        return False
 
 
 def _has_ended(pid: int) -> bool:
