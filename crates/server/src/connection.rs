@@ -357,7 +357,7 @@ impl Connection {
                 self.conclude(context, app, fate)
             }
             Phase::Preface { .. } => Fate::Close,
-            Phase::Handshake(handshake) => match handshake.is_late(self.has_turn, context) {
+            Phase::Handshake(handshake) => match handshake.is_late(context) {
                 true => Fate::Close,
                 false => Fate::Open,
             },

@@ -58,10 +58,13 @@ impl Handshake {
         }
     }
 
-    /// It starts to wait for its next step, until [`Handshake::takes_step`] or its end.
-    pub(crate) fn queue(&mut self, places: &mut HandshakePlaces) {
-        places.queued += u64::from(!self.is_queued);
-        self.is_queued = true;
+    /// It starts to wait for its next step, until [`Handshake::takes_step`] or its end. Returns false if it waits already.
+    ///
+    /// The queue of turns is another one: a command for a closed connection gives the next one in its slot a turn, which is no step.
+    pub(crate) fn queue(&mut self, places: &mut HandshakePlaces) -> bool {
+        let starts = !std::mem::replace(&mut self.is_queued, true);
+        places.queued += u64::from(starts);
+        starts
     }
 
     /// It waits no more.
@@ -108,8 +111,8 @@ impl Handshake {
         }
     }
 
-    /// Checks whether it has to end. `has_turn` if it waits for this server.
-    pub(crate) fn is_late(&mut self, has_turn: bool, context: &Context) -> bool {
+    /// Checks whether it has to end.
+    pub(crate) fn is_late(&mut self, context: &Context) -> bool {
         let now_ms = context.clock.now_ms();
         let mut is_over = self.end_ms(context) <= now_ms;
         if let Place::With {
@@ -120,7 +123,7 @@ impl Handshake {
             *checked_ms = now_ms;
             let kept_ms = now_ms.saturating_sub(*since_ms);
             let are_awaited = context.handshakes.awaited > 0;
-            is_over |= are_awaited && !has_turn && kept_ms >= allowed_ms(context);
+            is_over |= are_awaited && !self.is_queued && kept_ms >= allowed_ms(context);
         }
         is_over
     }
@@ -150,7 +153,6 @@ impl Connection {
         app: &mut A,
         buffer: &mut [u8],
     ) -> Fate {
-        self.has_turn = false;
         if let Phase::Handshake(handshake) = &mut self.phase {
             handshake.takes_step(&mut context.handshakes);
         }

@@ -32,13 +32,11 @@ pub(super) struct Handshakes {
 impl Handshakes {
     /// Adds a connection that is shaking hands, unless it is among them. Without memory for that, its deadline ends it.
     pub(super) fn add(&mut self, context: &mut Context, connection: &mut Connection) {
-        if !connection.asks_turn() {
-            return;
+        let id = connection.id();
+        let handshake = connection.handshake();
+        if handshake.is_some_and(|it| it.queue(&mut context.handshakes)) {
+            push(&mut self.due, context, id);
         }
-        if let Some(handshake) = connection.handshake() {
-            handshake.queue(&mut context.handshakes);
-        }
-        push(&mut self.due, context, connection.id());
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use harness::tls::{TlsClient, configs};
 use harness::{Client, Server, get, response};
 use server::{Abort, Command, ExchangeId, HeldPart};
 
@@ -69,6 +70,35 @@ fn commands_that_take_longer_than_a_pass_wait_for_the_next() {
     let served = copied.load(Ordering::Relaxed);
     assert!(served < PARTS, "{served}");
     assert_eq!(server.response(&mut client).content, slow_content());
+}
+
+#[test]
+fn a_handshake_goes_on_if_a_command_for_the_connection_before_gave_it_a_turn() {
+    let (mut server, clock_ms) = Server::with_manual_clock(|_| ());
+    let gone = server.connect();
+    gone.send(&get("/later/gone"));
+    server.settle();
+    let stale = server.exchange("/later/gone");
+    drop(gone);
+    server.pass_until(|server| server.is_empty());
+    // This one has the slot of the one that is gone.
+    let client = server.connect_with_tls(&configs().0);
+    let mut other = server.connect();
+    other.send(&get("/later"));
+    server.settle();
+    server.post(stale, Command::Finish);
+    let id = server.exchange("/later");
+    assert_eq!(id.connection(), 1 - stale.connection());
+    post_slow_parts(&server, id, &clock_ms);
+    // The commands take the whole pass, so each connection that they touched gets a turn in the next.
+    assert_eq!(server.worker.before_wait(), Some(0));
+    let mut tls = TlsClient::new();
+    tls.push(client.socket());
+    server.pass_until(|_| {
+        tls.pull(client.socket());
+        !tls.is_handshaking()
+    });
+    assert_eq!(server.response(&mut other).content, slow_content());
 }
 
 #[test]
