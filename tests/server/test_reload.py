@@ -377,6 +377,7 @@ def test_workers_are_added_and_taken_away(start: Start, tmp_path: Path) -> None:
         server.wait_line(f"now running {count} workers")
         server.wait_line("reloaded")  # those before knew of fewer
         assert len(pids_that_serve(server, count)) == count
+    wait_until(lambda: len(server.workers()) == 3)  # the others have drained
     before = server.workers()
     for count in ("2 workers", "1 worker"):
         server.signal(signal.SIGTTOU)
