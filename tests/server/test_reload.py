@@ -68,9 +68,10 @@ def workers_after(server: Server, before: list[int]) -> list[int]:
 
 
 def pids_that_serve(server: Server, count: int) -> set[bytes]:
-    """The workers that serve connections which are open at once, up to `count` different ones.
+    """Open connections until `count` workers serve them; return the workers.
 
-    One after another is not enough: the worker that served the last connection may always be the first that waits again.
+    One after another is not enough: the worker that served the last may always be the first that
+    waits again.
     """
     pids: set[bytes] = set()
     with ExitStack() as stack:

@@ -15,7 +15,7 @@ def test_a_missing_tool_is_replaced_unless_the_study_has_the_load() -> None:
     assert wanted == ()
     note, published = notes
     assert published.startswith("published figures of uwsgi-5, uwsgi-http, ")
-    assert note.startswith("wrk is not installed: bolide load generates equal-c100, equal-c200, ")
+    assert note.startswith("wrk is not installed: bolide load generates equal-c100, equal-c1000, ")
     assert note.endswith(" more loads")
 
 

@@ -70,7 +70,7 @@ def skipped(study: Study, quick: Study) -> list[str]:
             left.setdefault(stem.replace(str(connections), ""), []).append(stem)
     found = [
         ", ".join(stems) if len(stems) <= 2 else f"{stems[0]} to {stems[-1]} ({len(stems)})"
-        for stems in left.values()
+        for stems in (sorted(each, key=lambda stem: every[stem]) for each in left.values())
     ]
     return [*found, "the open loop"] if any(each.maximum for each in study.workloads) else found
 
