@@ -175,7 +175,8 @@ impl AccessLog {
         line::push(&mut self.block, &self.format, record, (now, self.worker));
     }
 
-    /// Continues in another file, after the lines that were added before. No line is lost or split.
+    /// Continues in another file, after the lines that were added before. No line is lost or split. While the queue is so full that an
+    /// earlier change still waits, that one is left out: its lines go to the file before it.
     pub(crate) fn reopen(&mut self, file: File) {
         self.next = Next::AfterBlock(file);
         self.flush();

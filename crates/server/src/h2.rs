@@ -51,10 +51,12 @@ use self::stream::{Stream, StreamEncoder};
 use self::websocket::Carried;
 use crate::app::{Abort, App};
 use crate::exchange::Obeyed;
+use crate::exchange::content::Inbound;
 use crate::id::ExchangeId;
-use crate::limits::Limits;
+use crate::limits::{H2_RECORDS_BYTES, H2_STREAM_BYTES, Limits};
 use crate::link::{Broken, Fate, Link, Turn};
 use crate::mailbox::Command;
+use crate::pace::Pace;
 use net::memory::NoMemory;
 
 /// What is read next.
@@ -127,6 +129,16 @@ const RESET_REMEMBERED: usize = 1024;
 const RESETS_REPEATED: usize = 128;
 /// Frames that wait for a full socket, in bytes, before reading stops. Those of some hundreds of streams.
 const WAITING_FRAMES_BYTES_MAX: usize = 16_384;
+
+/// The bound of memory that [`Limits::http2_connection_bytes_max`] states.
+const _: () = {
+    let resets = RESET_REMEMBERED * size_of::<Reset>() + RESETS_REPEATED * size_of::<u32>();
+    let records = resets + 2 * WAITING_FRAMES_BYTES_MAX + size_of::<H2>();
+    assert!(records as u64 <= H2_RECORDS_BYTES);
+    let boxed = size_of::<Inbound>() + size_of::<Pace>() + size_of::<Carried>();
+    // A table doubles when it grows.
+    assert!((2 * size_of::<Stream>() + boxed) as u64 <= H2_STREAM_BYTES);
+};
 
 /// One HTTP/2 connection.
 pub(crate) struct H2 {

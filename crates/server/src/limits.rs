@@ -74,6 +74,10 @@ pub(crate) const CALLS_BYTES_MAX: usize = 1 << 20;
 /// Content that the client of one stream of an HTTP/2 connection may send ahead of its handler, so that an upload takes fewer round trips. The same for
 /// one stream that carries a WebSocket.
 pub(crate) const AHEAD_BYTES: u32 = 1 << 20;
+/// What an HTTP/2 connection records of one stream, besides its head, content and response (checked in `h2.rs`).
+pub(crate) const H2_STREAM_BYTES: u64 = 2048;
+/// What it records besides its streams: those that were reset, and frames that wait (checked in `h2.rs`).
+pub(crate) const H2_RECORDS_BYTES: u64 = 64 * 1024;
 /// Memory for the frames of one read: the replies to the shortest ones are twice as long.
 const H2_SPARE_BYTES: u64 = 512 * 1024;
 /// The largest window of flow control (RFC 9113 section 6.9.1).
@@ -109,12 +113,14 @@ impl Limits {
     }
 
     /// The same for a connection that uses HTTP/2: the heads of its requests, one content of the greatest length, what the windows allow for
-    /// the others, what waits for WebSockets, the send buffer, and the tables of both sides.
+    /// the others, what waits for WebSockets, the send buffer, the tables of both sides, and what is recorded of streams.
     pub fn http2_connection_bytes_max(&self) -> u64 {
         let head = self
             .request_line_bytes_max
             .saturating_add(self.header_section_bytes_max);
-        let stream = head.saturating_add(u64::from(self.h2_window_bytes()));
+        let stream = head
+            .saturating_add(u64::from(self.h2_window_bytes()))
+            .saturating_add(H2_STREAM_BYTES);
         let streams = stream.saturating_mul(self.h2_streams_max);
         // One upload, and one WebSocket.
         let ahead = CALLS_BYTES_MAX as u64 + 2 * u64::from(AHEAD_BYTES);
@@ -129,6 +135,7 @@ impl Limits {
             tables,
             self.send_buffer_bytes_max,
             received,
+            H2_RECORDS_BYTES,
         ]
         .into_iter()
         .fold(streams, u64::saturating_add)

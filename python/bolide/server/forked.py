@@ -1,8 +1,8 @@
 """Processes that the application forks: what TERM does to them, and how those end that come back.
 
 INT has no effect on them, as on the worker: a terminal sends it to all of them, and requests in
-flight may need them. One that is forked in the supervisor, as with `preload`, keeps no address, and
-nothing by which workers notice the supervisor's end.
+flight may need them. One that is forked in the supervisor, as with `preload`, keeps no address,
+nothing by which workers notice the supervisor's end, and no signal of the supervisor's.
 """
 
 from __future__ import annotations
@@ -15,8 +15,17 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
+from bolide.server.process import signals
+
 EXIT_RETURNED = 1
-BLOCKED = (signal.SIGTERM, signal.SIGINT)
+BLOCKED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 """Blocked from before a fork until the child has its own handlers."""
 
 _masks = threading.local()
@@ -38,7 +47,7 @@ def keep_from(fds: Callable[[], Iterable[int]], instead_fd: int) -> None:
     """
     _Held.fds, _Held.instead_fd = fds, instead_fd
     if not _Held.is_registered:
-        os.register_at_fork(after_in_child=_let_go)
+        os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_let_go)
         _Held.is_registered = True
 
 
@@ -57,11 +66,21 @@ def fork() -> int:
 
 
 def _let_go() -> None:
-    if not getattr(_forking, "is_ours", False):
+    if _Held.instead_fd >= 0 and not getattr(_forking, "is_ours", False):
         for fd in _Held.fds():
             if fd >= 0:  # otherwise it is closed
                 os.dup2(_Held.instead_fd, fd, inheritable=False)
+        _restore_signals()
     keep_nothing()
+    _unblock()
+
+
+def _restore_signals() -> None:
+    """Keep signals of this process from the supervisor: they have their usual effect, but for INT."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGINT}:
+        if signal.getsignal(number) is signals.note:  # otherwise it is the application's
+            signal.signal(number, signal.SIG_DFL)
 
 
 def restore_term() -> None:
@@ -82,7 +101,8 @@ def restore_term() -> None:
 
 
 def _block() -> None:
-    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
+    if not hasattr(_masks, "before"):  # a worker's registration follows that of its supervisor
+        _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
 
 
 def _unblock() -> None:

@@ -235,13 +235,17 @@ class Supervisor:
     def _own_fds(self) -> list[int]:
         """Return the descriptors that no worker needs."""
         own = [self._lifeline_write_fd, *self._signal_fds, *self._sockets.management.fds()]
-        own += [*self._upgrades.fds(), *self._watch.fds()]
-        return own + (self._takeover.fds() if self._takeover is not None else [])
+        return own + [*self._watch.fds(), *self._handover_fds()]
 
     def _fds_of_service(self) -> list[int]:
         """Return the descriptors that show that this process lives, and occupy its addresses."""
-        sockets = self._sockets
-        return [self._lifeline_write_fd, *sockets.served_fds(), *sockets.management.bound_fds()]
+        sockets, own = self._sockets, [self._lifeline_write_fd, *self._handover_fds()]
+        return [*own, *sockets.served_fds(), *sockets.management.bound_fds()]
+
+    def _handover_fds(self) -> list[int]:
+        """Return the descriptors by which an upgrade notices that this process ends."""
+        takeover = self._takeover.fds() if self._takeover is not None else []
+        return [*self._upgrades.fds(), *takeover]
 
     def _watch_files(self) -> None:
         """Start to watch the files, in a process that needs no socket."""

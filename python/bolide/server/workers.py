@@ -241,7 +241,7 @@ class Workers:
         for slot in list(self._slots):
             if slot.due is None or slot.due > now:
                 continue
-            if self._has_seat():
+            if self._has_seat(slot):
                 self._start(slot)
             else:
                 slot.due = now + RESTART_DELAY_S  # until one that drains has ended
@@ -266,7 +266,7 @@ class Workers:
         """
         slot, limit_ms = self._slots[each.number - 1], each.job.settings.upgrade_timeout_ms
         ends = each.child.born + limit_ms / 1000
-        is_limited = slot.successor is each and self._rolling_since is None
+        is_limited = slot.successor is each and not (self._rolling_since or self._is_stopping)
         if slot.current is None or not is_limited or ends > now:
             logger.warning("%s is still importing or starting", each.name)
             each.due = ends if is_limited else None
@@ -390,9 +390,11 @@ class Workers:
         taken = {each.seat for each in self if each.job.siblings is self._job.siblings}
         return next(index for index in range(self._job.seats) if index not in taken)
 
-    def _has_seat(self) -> bool:
-        """Return whether there may be another process, those of other siblings included."""
-        return len(self) < (self._job.seats or capacity.SEATS_EACH)
+    def _has_seat(self, slot: Slot) -> bool:
+        """Return whether another process may start: an empty slot only needs a seat of its own."""
+        is_empty, own = slot.current is None, self._job.siblings
+        counted = sum(not is_empty or each.job.siblings is own for each in self)
+        return counted < (self._job.seats or capacity.SEATS_EACH)
 
     def _cannot_start(self, slot: Slot, error: Exception) -> None:
         """Try again later, unless this is the first start, which then fails."""
@@ -476,7 +478,7 @@ class Workers:
             return
         for slot in self._slots:
             if slot.current is not None and slot.current.generation < self._generation:
-                if self._has_seat():
+                if self._has_seat(slot):
                     self._start(slot)
                 return  # or when one that drains has ended
         if self._are_all_serving():
@@ -492,7 +494,7 @@ class Workers:
         if not self._is_started or any(each.is_over for each in self._draining):
             return
         for slot in self._slots:
-            if slot.current is not None and slot.current.is_over and self._has_seat():
+            if slot.current is not None and slot.current.is_over and self._has_seat(slot):
                 self._start(slot)
                 return
 

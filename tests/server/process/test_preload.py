@@ -176,6 +176,40 @@ def test_a_process_that_the_import_forks_keeps_neither_workers_nor_addresses(
         kill(forked)
 
 
+FORKS_LATER = """
+import signal, warnings
+warnings.simplefilter("ignore")
+
+def fork():
+    open("gate").read()
+    if (forked := os.fork()) == 0:
+        os.closerange(0, 3)
+        while True:
+            signal.pause()
+    open("forked", "w").write(f"{forked} ")
+
+threading.Thread(target=fork, daemon=True).start()
+"""
+"""Forks while the server serves, as a pool of multiprocessing does that replaces its processes."""
+
+
+def test_signals_of_a_process_that_is_forked_later_do_not_reach_the_server(
+    start: Start, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    write(tmp_path, FORKS_LATER)
+    server = start("app:app", "--preload", cwd=tmp_path)
+    (tmp_path / "gate").write_text("go on")
+    found = tmp_path / "forked"
+    wait_until(lambda: found.exists() and found.read_text().endswith(" "))
+    os.kill(int(found.read_text()), signal.SIGTERM)
+    assert wait_for_end(int(found.read_text()))
+    assert get(server)[0] == server.pid
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert server.errors.count("stopping: ") == 1
+
+
 @pytest.mark.parametrize("preload", [True, False])
 def test_a_hook_is_called_in_each_worker(start: Start, tmp_path: Path, preload: bool) -> None:
     write(tmp_path)

@@ -72,6 +72,14 @@ impl Handshake {
         places.queued -= u64::from(std::mem::take(&mut self.is_queued));
     }
 
+    /// It waits no more, because it is over: others do not lose their places for it.
+    fn leaves_queue(&mut self, places: &mut HandshakePlaces) {
+        if self.is_queued && matches!(self.place, Place::Without) {
+            places.awaited = places.awaited.saturating_sub(1);
+        }
+        self.takes_step(places);
+    }
+
     /// Takes a place, if it has none. Returns false if there is none.
     pub(crate) fn takes_place(&mut self, context: &mut Context) -> bool {
         let places = &mut context.handshakes;
@@ -173,7 +181,7 @@ impl Connection {
     /// The handshake is over: its place is free.
     pub(super) fn leave_handshake(&mut self, context: &mut Context, how: HandshakeEnd) {
         if let Phase::Handshake(handshake) = &mut self.phase {
-            handshake.takes_step(&mut context.handshakes);
+            handshake.leaves_queue(&mut context.handshakes);
             handshake.leave(&mut context.handshakes);
             context.metrics.handshake_ended(how);
             let since_ms = context.clock.now_ms();

@@ -8,11 +8,12 @@
 //! | `Exchange`, `Whole` | is held until it is complete, then goes to the handler | as `Call` |
 //! | `Exchange`, `Unasked` | is held up to `content_buffer_bytes_max`, or one part is read into the handler's memory: `Ahead` | the handler: it asks, or responds |
 //! | `Exchange`, `Ahead` | is not read | the handler |
+//! | `NobodyYet` | is discarded | the server: it sends the response (HTTP/2) |
 //! | `Nobody` | is discarded | the peer, at its pace |
 //!
-//! When the response to a request is complete, the taker of its content becomes `Nobody`. So the handler in `Unasked` and `Ahead` always
-//! owes a response, and in every other state but `Start` the peer's pace is the deadline. A request in `Start` waits for responses of its
-//! connection to be sent, for which the peer has a deadline.
+//! When the response to a request is complete, the taker of its content becomes `Nobody`; over HTTP/2 when it is sent. So the handler in
+//! `Unasked` and `Ahead` always owes a response, and in every other state but `Start` and `NobodyYet` the peer's pace is the deadline. These
+//! two wait for responses of the connection to be sent, for which the peer has a deadline.
 
 use std::mem::MaybeUninit;
 
@@ -53,6 +54,8 @@ pub(crate) enum Taker {
     Call(OwnedHead),
     /// A handler that asks for it part by part.
     Exchange { id: ExchangeId, demand: Demand },
+    /// Nowhere: the request has its response, but the peer does not have it yet and need not send (HTTP/2).
+    NobodyYet,
     /// Nowhere: the request has its response.
     Nobody,
 }
@@ -172,7 +175,7 @@ impl Inbound {
     /// Whether the server waits for the peer: content is wanted and has not arrived.
     pub(crate) fn is_waited_for(&self) -> bool {
         let is_wanted = match self.taker {
-            Taker::Start(_) => false,
+            Taker::Start(_) | Taker::NobodyYet => false,
             Taker::Exchange { demand, .. } => matches!(demand, Demand::Wanted | Demand::Whole),
             Taker::Call(_) | Taker::Nobody => true,
         };
@@ -183,7 +186,7 @@ impl Inbound {
     #[cold]
     pub(crate) fn is_admitted(&self, rest_bytes: u64, context: &Context) -> bool {
         match self.taker {
-            Taker::Nobody => true,
+            Taker::NobodyYet | Taker::Nobody => true,
             // It goes to its handler, which may finish, and is not held.
             Taker::Exchange { demand, .. } if demand != Demand::Whole => demand == Demand::Wanted,
             Taker::Start(_) | Taker::Call(_) | Taker::Exchange { .. } => {
@@ -264,7 +267,7 @@ impl Inbound {
             _ if self.is_queued => false,
             Taker::Start(_) => true,
             Taker::Call(_) => self.is_complete,
-            Taker::Exchange { .. } | Taker::Nobody => false,
+            Taker::Exchange { .. } | Taker::NobodyYet | Taker::Nobody => false,
         }
     }
 
@@ -272,7 +275,7 @@ impl Inbound {
     #[inline]
     pub(crate) fn takes_more(&self, context: &Context) -> bool {
         let has_room = match self.taker {
-            Taker::Start(_) | Taker::Call(_) | Taker::Nobody => true,
+            Taker::Start(_) | Taker::Call(_) | Taker::NobodyYet | Taker::Nobody => true,
             Taker::Exchange { demand, .. } => {
                 let most = context.limits.content_buffer_bytes_max.max(1);
                 let has_room = (self.held.len() as u64) < most;
@@ -286,9 +289,14 @@ impl Inbound {
     pub(crate) fn held_bytes(&self) -> usize {
         let head = match &self.taker {
             Taker::Start(head) | Taker::Call(head) => head.held_bytes(),
-            Taker::Exchange { .. } | Taker::Nobody => 0,
+            Taker::Exchange { .. } | Taker::NobodyYet | Taker::Nobody => 0,
         };
         self.held.capacity() + self.ahead_bytes + head + size_of::<Inbound>()
+    }
+
+    /// Whether nobody takes it.
+    pub(crate) fn is_discarded(&self) -> bool {
+        matches!(self.taker, Taker::NobodyYet | Taker::Nobody)
     }
 
     /// When the minimum rate is missed if nothing more arrives.
@@ -331,7 +339,7 @@ impl Inbound {
         if !self.count(part.len(), context) {
             return Held::TooLong;
         }
-        if !matches!(self.taker, Taker::Nobody) && append(&mut self.held, part).is_err() {
+        if !self.is_discarded() && append(&mut self.held, part).is_err() {
             return Held::NoMemory;
         }
         Held::Yes
@@ -473,9 +481,12 @@ impl Inbound {
         self.ahead_bytes
     }
 
-    /// Discards the content from now on.
-    pub(crate) fn release(&mut self, context: &Context) {
-        self.taker = Taker::Nobody;
+    /// Discards the content from now on. `is_sent` if the peer has the response, or its protocol makes no difference.
+    pub(crate) fn release(&mut self, is_sent: bool, context: &Context) {
+        self.taker = match is_sent {
+            true => Taker::Nobody,
+            false => Taker::NobodyYet,
+        };
         self.held = Vec::new();
         self.ahead_bytes = 0;
         self.is_withheld = false;
@@ -483,27 +494,30 @@ impl Inbound {
         self.update_pace(context);
     }
 
-    /// The response has been sent, and the rest of the content is still to be discarded: the time for which the response took was not the
-    /// peer's.
-    pub(crate) fn outlast_response(&mut self, context: &Context) {
-        let now_ms = context.clock.now_ms();
-        self.pace.extend(self.discarded_since_ms, now_ms);
+    /// The response has been sent, and the rest of the content is still to be discarded. The time for which that took was not the peer's.
+    pub(crate) fn response_was_sent(&mut self, context: &Context) {
+        if matches!(self.taker, Taker::NobodyYet) {
+            self.pace = Pace::new(context.timeouts.body_grace_ms);
+            self.release(true, context);
+        }
     }
 
-    /// Whether more of a content that is discarded is to be accepted. Many clients read the response only after they have sent everything,
-    /// so this lasts as long as a connection lingers.
+    /// Whether more of a content that is discarded is to be accepted.
     pub(crate) fn may_discard(&self, context: &Context) -> bool {
-        let discarded_ms = context
-            .clock
-            .now_ms()
-            .saturating_sub(self.discarded_since_ms);
-        discarded_ms < context.timeouts.lingering_ms_max()
+        context.clock.now_ms() < self.discarding_end_ms(context)
+    }
+
+    /// Until when content is discarded that arrives at its rate. Many clients read the response only after they have sent everything, so
+    /// this lasts as long as a connection lingers.
+    pub(crate) fn discarding_end_ms(&self, context: &Context) -> u64 {
+        let lasts_ms = context.timeouts.lingering_ms_max();
+        self.discarded_since_ms.saturating_add(lasts_ms)
     }
 
     /// Continues with content that arrived before the request was started.
     pub(crate) fn continue_from(&mut self, held: Vec<u8>, total_bytes: u64, context: &Context) {
         self.total_bytes = total_bytes;
-        if !matches!(self.taker, Taker::Nobody) {
+        if !self.is_discarded() {
             self.held = held;
         }
         self.update_pace(context);

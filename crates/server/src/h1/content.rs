@@ -381,7 +381,7 @@ impl H1 {
         if !incoming.inbound.is_read_by(ended) {
             return;
         }
-        incoming.inbound.release(turn.context);
+        incoming.inbound.release(true, turn.context);
         let (is_complete, goes_on) = (
             incoming.inbound.is_complete,
             incoming.is_persistent && is_persistent,

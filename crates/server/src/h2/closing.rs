@@ -324,8 +324,13 @@ impl H2 {
     /// Gives a stream up, of whose response the client has not got everything.
     fn cut_for_stop<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
         if let Some(stream) = self.streams.get(index) {
+            // A client may drop a whole response after any other code (RFC 9113 section 8.1).
+            let code = match stream.encoding.has_ended {
+                true => ErrorCode::NO_ERROR,
+                false => ErrorCode::CANCEL,
+            };
             let id = stream.id;
-            frame::push_reset(self.out(turn), id, ErrorCode::CANCEL);
+            frame::push_reset(self.out(turn), id, code);
         }
         self.drop_stream(turn, index, Abort::Disconnected);
     }

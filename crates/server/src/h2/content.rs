@@ -9,7 +9,7 @@ use super::{Arriving, H2, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::Progress;
-use crate::exchange::content::{Handed, Held, Part, Taker};
+use crate::exchange::content::{Handed, Held, Part};
 use crate::limits::{AHEAD_BYTES, CALLS_BYTES_MAX};
 use crate::link::Turn;
 use crate::mailbox::Command;
@@ -135,7 +135,7 @@ impl H2 {
             inbound.count_passed(content.len(), false, turn.context);
             return self.hand_over(turn, index, Part::Received(content));
         }
-        let is_discarded = matches!(inbound.taker, Taker::Nobody);
+        let is_discarded = inbound.is_discarded();
         match inbound.hold(content, turn.context) {
             Held::Yes | Held::TooLong if is_discarded => {
                 if inbound.may_discard(turn.context) {
@@ -353,7 +353,7 @@ impl H2 {
         let Some(inbound) = &mut stream.inbound else {
             return;
         };
-        if matches!(inbound.taker, Taker::Nobody) {
+        if inbound.is_discarded() {
             return;
         }
         let (was_collected, mut held_bytes) = (inbound.is_collected(), inbound.waiting_bytes());
@@ -362,7 +362,7 @@ impl H2 {
             stream.receive_window.stop_withholding();
             held_bytes = 0;
         }
-        inbound.release(turn.context);
+        inbound.release(false, turn.context);
         if (held_bytes > 0 || was_collected) && inbound.may_discard(turn.context) {
             self.give_stream_window(index, held_bytes as u32, turn.context);
         }

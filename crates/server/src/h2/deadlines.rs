@@ -6,6 +6,7 @@
 //! | no stream, no part of a frame | peer | `keep_alive_timeout_ms` since the last stream, whatever other frames arrive | the first step of leaving |
 //! | preface, part of a frame, part of a header block | peer | `header_timeout_ms`, for content also its time at `body_rate_bytes_per_s_min`, or its pace if there is no rate | GOAWAY, closed |
 //! | content that is waited for, while no other such content arrives | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or the stream is reset |
+//! | content that nobody takes, after its response | peer | the same, and `lingering_ms_max` | the stream is reset |
 //! | content of a response, and a window is closed | peer | its pace (`write_timeout_ms`) | the stream is reset |
 //! | an exchange `Waiting`, its handler not waiting for the peer | application | `handler_timeout_ms` | 503, unless the application reports that it has started |
 //! | an exchange `Pushed`, `Pulled`, or `Waiting` and started | application | no limit | |
@@ -221,16 +222,21 @@ impl H2 {
 }
 
 /// While content of one stream arrives, that of others cannot: the whole frame has a deadline. Content that nobody reads is due only when the
-/// response has been sent, and [`H2::response_was_sent`] gives it time then.
+/// response has been sent, for `lingering_ms_max` at most.
 fn content_deadline_ms(h2: &H2, stream: &Stream, context: &Context) -> u64 {
     let Some(inbound) = &stream.inbound else {
         return u64::MAX;
     };
-    let is_unread = stream.exchange.is_ended() || matches!(inbound.taker, Taker::Nobody);
-    let is_responding = is_unread && !stream.encoding.has_ended;
-    match is_responding || h2.arriving_stream().is_some_and(|id| id != stream.id) {
-        true => u64::MAX,
-        false => inbound.deadline_ms(context),
+    let is_responding = stream.exchange.is_ended() && !stream.encoding.has_ended;
+    if is_responding || h2.arriving_stream().is_some_and(|id| id != stream.id) {
+        return u64::MAX;
+    }
+    match inbound.taker {
+        Taker::Nobody if !inbound.is_complete => {
+            let end_ms = inbound.discarding_end_ms(context);
+            inbound.deadline_ms(context).min(end_ms)
+        }
+        _ => inbound.deadline_ms(context),
     }
 }
 

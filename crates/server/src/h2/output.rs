@@ -276,7 +276,7 @@ impl H2 {
         };
         if let Some(inbound) = &mut stream.inbound {
             if !inbound.is_complete && stream.receive_window.is_open() {
-                inbound.outlast_response(turn.context);
+                inbound.response_was_sent(turn.context);
                 return false;
             }
             if !inbound.is_complete {

@@ -410,7 +410,7 @@ impl H2 {
                 Taker::Call(OwnedHead::of(Head::of(head)))
             }
             Ok(Outcome::Pending) => Taker::unasked(id),
-            _ => Taker::Nobody,
+            _ => Taker::NobodyYet,
         };
         if lacks_memory && matches!(exchange.progress, Progress::Pushed | Progress::Pulled) {
             self.handlers.abort(turn, id, Abort::Refused);
@@ -501,7 +501,7 @@ impl H2 {
         let encoding = Encoding::new(is_head);
         let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
         if !new.is_last {
-            let inbound = Inbound::new(Taker::Nobody, false, turn.context);
+            let inbound = Inbound::new(Taker::NobodyYet, false, turn.context);
             stream.inbound = Some(Box::new(inbound));
         }
         self.streams.push(stream);

@@ -201,7 +201,7 @@ impl H2 {
         };
         let bytes = held.len() as u32;
         inbound.continue_from(held, total_bytes, turn.context);
-        let is_discarded = matches!(inbound.taker, Taker::Nobody);
+        let is_discarded = inbound.is_discarded();
         if inbound.is_collected() {
             self.give_window_of_call(turn, index, bytes);
         } else if is_discarded && bytes > 0 {

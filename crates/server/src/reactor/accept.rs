@@ -302,6 +302,7 @@ impl<A: App> Worker<A> {
             return;
         }
         self.accepting.is_holding_off = false;
+        self.note_awaited();
         if self.accepting.state == State::Open {
             self.resume();
         }

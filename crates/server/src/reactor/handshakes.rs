@@ -79,6 +79,11 @@ impl<A: App> Worker<A> {
                 });
             }
         }
+        self.note_awaited();
+    }
+
+    /// Counts the handshakes that wait for a place.
+    pub(super) fn note_awaited(&mut self) {
         let awaited = self.handshakes.waiting.len() as u64;
         self.context.handshakes.awaited = match self.accepting.is_holding_off() && awaited > 0 {
             // And nobody knows how many others, which wait to be accepted.

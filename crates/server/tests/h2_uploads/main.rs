@@ -260,6 +260,9 @@ fn a_response_that_nobody_needs_content_for_is_sent_as_a_whole_before_content_is
             );
             it.client.give(upload, 16_384);
             it.client.give(0, 16_384);
+            if seconds == 10 {
+                it.client.data(upload, b"u", false);
+            }
             it.settle();
             it.advance(1_000);
             it.settle();
@@ -277,6 +280,42 @@ fn a_response_that_nobody_needs_content_for_is_sent_as_a_whole_before_content_is
         let reset = it.client.streams[&upload].reset;
         assert_eq!(reset, Some(ErrorCode::NO_ERROR), "{target}");
     }
+}
+
+/// No frame but its own gives it more time, and these do for a while only.
+#[test]
+fn content_that_nobody_reads_is_late_however_busy_its_connection_is() {
+    for (bytes, seconds_max) in [(0, 5), (1_000, 30)] {
+        let mut it = Connected::new();
+        let upload = it.client.open("POST", "/at-once", false);
+        it.settle();
+        assert!(it.client.streams[&upload].is_complete);
+        let mut seconds = 0;
+        while it.client.streams[&upload].reset.is_none() {
+            assert!(seconds <= seconds_max, "{bytes}: {seconds}");
+            it.client.ping();
+            it.client.data(upload, &vec![b'u'; bytes], false);
+            it.settle();
+            it.advance(1_000);
+            it.settle();
+            seconds += 1;
+        }
+        assert!(seconds >= seconds_max, "{bytes}: {seconds}");
+        let reset = it.client.streams[&upload].reset;
+        assert_eq!(reset, Some(ErrorCode::NO_ERROR), "{bytes}");
+    }
+}
+
+#[test]
+fn a_stop_takes_no_response_from_an_upload() {
+    let mut it = Connected::new();
+    let upload = it.client.open("POST", "/later/upload", false);
+    it.settle();
+    it.server.worker.stop();
+    it.client.receive();
+    let stream = &it.client.streams[&upload];
+    let expected = (503, true, Some(ErrorCode::NO_ERROR));
+    assert_eq!((stream.status, stream.is_complete, stream.reset), expected);
 }
 
 /// The request waits for a place, its window is used up, and then it is not read.

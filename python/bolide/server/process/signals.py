@@ -60,6 +60,10 @@ def stopping_an_import() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def note(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing more: the signal's number is written to a pipe."""
+
+
 @contextmanager
 def written_to_a_pipe(numbers: Collection[int], *, ends_process: bool) -> Iterator[tuple[int, int]]:
     """Let each of these signals write its number to a pipe; restore all at the end.
@@ -68,7 +72,7 @@ def written_to_a_pipe(numbers: Collection[int], *, ends_process: bool) -> Iterat
     """
     read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     ignored = TERMINAL_SIGNALS - set(numbers)
-    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    before = {number: signal.signal(number, note) for number in numbers}
     before.update((number, signal.signal(number, signal.SIG_IGN)) for number in ignored)
     wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
     if ends_process:

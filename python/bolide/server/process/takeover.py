@@ -134,6 +134,8 @@ class Takeover:
             self._send(handover.OWNS)
 
     def _own(self, event: Event, before: New, waiting: frozenset[str]) -> None:
+        if event is Event.LATE:
+            waiting = self._hear_last()
         self._close(is_watched=True)
         if event is Event.CLOSED:
             logger.warning("process %d ended before it had handed over", self._pid)
@@ -143,6 +145,12 @@ class Takeover:
             text = "process %d has not responded for %g s; this one serves, and that one may too"
             logger.warning(text, self._pid, handover.MESSAGE_S)
         self._actions.own(waiting)
+
+    def _hear_last(self) -> frozenset[str]:
+        """Return what came just now; the old process notices that what it sends later is lost."""
+        with suppress(OSError):
+            self._end.shutdown(socket.SHUT_RD)
+        return frozenset().union(*(waiting for _, waiting in received(self._end)))
 
     def _send(self, message: bytes) -> None:
         self.due = time.monotonic() + handover.MESSAGE_S
