@@ -76,7 +76,7 @@ def _let_go() -> None:
 
 
 def _restore_signals() -> None:
-    """Keep signals of this process from the supervisor: they have their usual effect, but for INT."""
+    """Give signals their usual effect here, except INT: none of them is for the supervisor."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGINT}:
         if signal.getsignal(number) is signals.note:  # otherwise it is the application's
