@@ -225,7 +225,12 @@ impl H1 {
 
     /// Notifies every handler still working for this connection that it has ended. Some of the first response may have been sent.
     pub(crate) fn abandon<A: App>(&mut self, turn: &mut Turn<'_, A>, why: Abort) -> Fate {
-        self.abandon_unsent(turn, why, 1)
+        let fate = self.abandon_unsent(turn, why, 1);
+        if fate == Fate::Close {
+            // Nothing is owed any more.
+            turn.link.guard(false);
+        }
+        fate
     }
 
     /// Like [`H1::abandon`]; the responses from an index of the queue on were not sent, even if they are complete.

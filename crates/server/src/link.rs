@@ -93,6 +93,8 @@ pub(crate) struct Link {
     watch: Watch,
     /// The kernel resets the connection when the socket is closed.
     is_guarded: bool,
+    /// It is to do that while something is unsent: the end of the connection is that of a complete response.
+    guards_unsent: bool,
     /// Total bytes that the socket accepted.
     sent_bytes: u64,
     /// The last time the socket accepted bytes or reported that the peer sends no more.
@@ -117,6 +119,7 @@ impl Link {
             sending: Sending::Open,
             watch: Watch::None,
             is_guarded: false,
+            guards_unsent: false,
             sent_bytes: 0,
             moved_ms: now_ms,
             departure: None,
@@ -264,6 +267,17 @@ impl Link {
         if self.is_guarded != is_on {
             self.is_guarded = is_on;
             self.transport.set_reset_on_close(is_on);
+        }
+    }
+
+    /// As [`Link::guard`], for a complete response that ends with the connection, until the socket has accepted it. `unsent_bytes` follow at
+    /// once.
+    ///
+    /// Cost: nothing for a short one, which the socket accepts.
+    pub(crate) fn guard_until_sent(&mut self, unsent_bytes: usize) {
+        self.guards_unsent = true;
+        if self.is_full() || unsent_bytes as u64 > PROMPT_BYTES {
+            self.guard(true);
         }
     }
 

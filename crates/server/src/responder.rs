@@ -291,6 +291,8 @@ impl Responder {
         if self.framing.version == Version::Http2 {
             return self.respond_in_frames(status, fields, content);
         }
+        // Nothing follows it.
+        self.delimiter = Delimiter::Length(0);
         self.push_head(status, fields);
         let may_have = wire::may_generate_content(status);
         if wire::has_content(status) {

@@ -2,7 +2,11 @@
 
 mod harness;
 
-use harness::{Server, get, post, response};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use harness::{Client, Server, get, post, response};
+use rustix::net::sockopt;
 use server::{Abort, Command, Response};
 
 #[test]
@@ -244,6 +248,39 @@ fn a_truncated_stream_cannot_be_mistaken_for_a_complete_one() {
             _ => assert!(server.is_empty()),
         }
         assert_eq!(server.abort_of("/pull/3/cut"), None);
+    }
+}
+
+#[test]
+fn the_end_of_the_process_resets_a_complete_stream_until_the_socket_has_all_of_it() {
+    const BYTES: usize = 24 << 20;
+    for target in ["/later", "/stream"] {
+        let mut server = Server::new();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let mut client = Client::new(TcpStream::connect(address).expect("a listener").into());
+        let (theirs, _) = listener.accept().expect("a connection that waits");
+        let same = theirs.try_clone().expect("a descriptor");
+        let resets = || sockopt::socket_linger(&same) == Ok(Some(Duration::ZERO));
+        server.adopt(theirs.into());
+        client.send(&format!("GET {target}/{BYTES} HTTP/1.0\r\n\r\n"));
+        server.settle();
+        if target == "/later" {
+            let id = server.exchange(&format!("{target}/{BYTES}"));
+            server.post(id, Command::Begin(response(200, "")));
+            server.post(id, Command::Write(vec![b'x'; BYTES]));
+            server.post(id, Command::Finish);
+            server.settle();
+        }
+        assert!(resets(), "{target}");
+        server.pass_until(|_| {
+            client.receive();
+            client.rest_bytes() > BYTES as u64
+        });
+        server.settle();
+        assert!(!resets(), "{target}");
+        client.end();
+        server.pass_until(|server| server.is_empty());
     }
 }
 

@@ -15,7 +15,7 @@ use crate::exchange::output::Output;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::{Broken, Link, Turn};
-use crate::responder::Framing;
+use crate::responder::{Delimiter, Framing};
 use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
 
 impl H1 {
@@ -337,12 +337,14 @@ impl H1 {
         let is_plain = is_whole && status != 0 && content != Content::Later;
         if is_plain && self.queue.is_empty() {
             self.responded(turn, began_ms, (head, content), (status, content_bytes));
+            if !framing.persistent && delimiter == Delimiter::End {
+                let unsent_bytes = turn.context.responder.out.len();
+                turn.link.guard_until_sent(unsent_bytes);
+            }
             if outcome == Outcome::RespondedEarly {
                 self.finish_call(turn);
             }
             if !framing.persistent {
-                // A whole response may end with the connection.
-                turn.link.guard(false);
                 self.stop_reading(Ending::Read);
             }
             return;

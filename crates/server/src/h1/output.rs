@@ -207,15 +207,19 @@ impl H1 {
     }
 
     /// The fate of a connection that can do no more now.
-    fn fate<A: App>(&mut self, turn: &Turn<'_, A>) -> Fate {
+    fn fate<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         if !self.queue.is_empty() || turn.link.is_full() {
             return Fate::Open;
         }
         match self.reading {
             Reading::Waiting(For::Turn) => Fate::Again,
             Reading::Waiting(For::Place) => Fate::Open,
-            Reading::Closing(Ending::Read) => Fate::End { has_unread: false },
-            Reading::Closing(Ending::Unread) => Fate::End { has_unread: true },
+            Reading::Closing(ending @ (Ending::Read | Ending::Unread)) => {
+                // All is sent: the end of the connection may be that of a response.
+                turn.link.guard(false);
+                let has_unread = ending == Ending::Unread;
+                Fate::End { has_unread }
+            }
             Reading::Closing(Ending::Cut) => Fate::Cut,
             _ if turn.link.has_ended() => Fate::Close,
             _ => Fate::Open,
@@ -253,7 +257,11 @@ impl H1 {
                     // Nothing waits for the room of a truncated file.
                     turn.link.drop_file();
                 }
-                turn.link.guard(ended.ends_with_connection());
+                let unsent_bytes = turn.context.responder.out.len();
+                match ended.is_whole_until_end() {
+                    true => turn.link.guard_until_sent(unsent_bytes),
+                    false => turn.link.guard(ended.ends_with_connection()),
+                }
                 self.stop_reading(match ended.ends_with_connection() {
                     true => Ending::Cut,
                     false if !self.input.is_empty() => Ending::Unread,

@@ -98,6 +98,11 @@ impl Queued {
         );
         is_begun && self.encoding.delimiter == Delimiter::End
     }
+
+    /// Whether its response is complete and ends with the connection.
+    pub(super) fn is_whole_until_end(&self) -> bool {
+        self.exchange.progress == Progress::Done && self.encoding.delimiter == Delimiter::End
+    }
 }
 
 /// How many requests of a connection may run concurrently. Few until their responses proved short, because the length of a response is not
@@ -167,6 +172,8 @@ impl Encoder for Encoding {
     }
 
     fn respond(&mut self, out: &mut Output, responder: &mut Responder, response: &Response) -> u64 {
+        // Its length is known.
+        self.delimiter = Delimiter::Length(0);
         let fields = Fields::of_application(&response.fields).with_reason(&response.reason);
         responder.write_to(out.tail(), self.framing, |responder| {
             responder.respond(response.status, fields, &response.content);

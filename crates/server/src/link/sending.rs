@@ -155,6 +155,9 @@ impl Link {
     /// Creates the backlog of a socket that has just become full.
     #[cold]
     fn blocked(&mut self, context: &Context) -> Box<Backlog> {
+        if self.guards_unsent {
+            self.guard(true);
+        }
         match std::mem::replace(&mut self.sending, Sending::Open) {
             Sending::Full(backlog) | Sending::Arriving(backlog) => backlog,
             Sending::Open | Sending::Lost => Box::new(self.backlog(context)),

@@ -20,7 +20,7 @@ pub(crate) struct Called {
 /// The first segment of the path says what it does. `later` and `push` respond through the mailbox when the test does so. `parts` requests
 /// content at once and again with each part, `whole` all of it as one part. `read` needs the whole content. `big/N` responds with N bytes, `pull/N` streams N parts.
 /// `ahead` responds and has more work to do after that. `begun/N` sends N parts during the call and continues through the mailbox. `open`
-/// does not end its content. `slow` takes so long that another thread sends meanwhile. `file` posts the next of `files` during the call.
+/// does not end its content, `stream/N` ends N bytes of it during the call. `slow` takes so long that another thread sends meanwhile. `file` posts the next of `files` during the call.
 /// A WebSocket below `ws/` is accepted at once, and `ws/echo` sends back what arrives during the call, `ws/post` through the mailbox,
 /// `ws/slow` wants each message separately, `ws/sub/TOPIC` subscribes, `ws/panic` panics; `ws/later` is left to the test. More segments
 /// distinguish several of them.
@@ -68,6 +68,14 @@ pub(crate) struct TestApp {
 
 fn no_fields() -> Fields<'static> {
     Fields::of_application(b"")
+}
+
+/// Responds with a stream that ends during the call.
+fn stream(bytes: usize, responder: &mut Responder) -> Outcome {
+    responder.begin(200, no_fields(), None);
+    responder.push_part(&vec![b'x'; bytes]);
+    responder.finish();
+    Outcome::Responded
 }
 
 impl TestApp {
@@ -253,6 +261,7 @@ impl App for TestApp {
                 self.begin(0, responder);
                 Outcome::Responded
             }
+            ("stream", _) => stream(number, responder),
             ("silent", _) => Outcome::Responded,
             ("forgetful", _) => Outcome::ReadContent,
             _ => {
