@@ -4,6 +4,7 @@
 //!
 //! | reading | event | reading then |
 //! | --- | --- | --- |
+//! | `Idle` | an empty line arrives | `Idle` |
 //! | `Idle` | part of a head arrives | `Head` |
 //! | `Idle`, `Head` | a whole head arrives; the request may start | `Idle` (the response is complete, or an exchange is queued), `Content`, or `Closing` |
 //! | `Idle`, `Head` | a whole head arrives; the request may not start yet | `Waiting` for what stops it |
@@ -83,7 +84,7 @@ enum Ending {
 
 /// What is read next.
 enum Reading {
-    /// The first byte of a request; `input` is empty.
+    /// The first byte of a request; `input` is empty, or an empty line.
     Idle,
     /// The rest of a head; `input` holds its start.
     Head,

@@ -2,6 +2,7 @@
 
 mod harness;
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use harness::{Client, Server, get, post, post_chunked, response};
@@ -52,6 +53,55 @@ fn single_bytes_do_not_extend_the_time_for_a_head() {
     });
     assert!(start.elapsed().as_millis() >= 290, "{:?}", start.elapsed());
     expect_408(&mut server, &mut client);
+}
+
+#[test]
+fn an_empty_line_after_content_starts_no_request() {
+    let (mut server, now_ms) = Server::with_manual_clock(|config| {
+        config.timeouts.header_timeout_ms = 1000;
+        config.timeouts.keep_alive_timeout_ms = 5000;
+    });
+    let mut client = server.connect();
+    for parts in [&["\r\n"][..], &["\r", "\n"]] {
+        assert_eq!(
+            server.ask(&mut client, &post("/read", "abc")).content,
+            "abc"
+        );
+        for part in parts {
+            client.send(part);
+            server.settle();
+        }
+        now_ms.fetch_add(3000, Ordering::Relaxed);
+        server.settle();
+        assert!(client.is_quiet(), "{parts:?}");
+        assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");
+    }
+    client.send("\r\n");
+    server.settle();
+    // A part of a head has its own time, from its own first byte.
+    now_ms.fetch_add(3000, Ordering::Relaxed);
+    client.send("GET / HTTP/1.1\r\n");
+    server.settle();
+    now_ms.fetch_add(900, Ordering::Relaxed);
+    server.settle();
+    assert!(client.is_quiet());
+    now_ms.fetch_add(300, Ordering::Relaxed);
+    expect_408(&mut server, &mut client);
+
+    let mut idle = server.connect();
+    assert_eq!(
+        server.ask(&mut idle, &(get("/last") + "\r\n")).content,
+        "/last"
+    );
+    now_ms.fetch_add(5200, Ordering::Relaxed);
+    server.expect_end(&mut idle);
+
+    let mut twice = server.connect();
+    for _ in 0..2 {
+        twice.send("\r\n");
+        server.settle();
+    }
+    assert_eq!(server.response(&mut twice).status, 400);
 }
 
 #[test]

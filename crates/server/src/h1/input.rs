@@ -18,6 +18,10 @@ use crate::link::{Broken, Link, Turn};
 use crate::responder::{Delimiter, Framing};
 use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
 
+/// May precede a request, and starts none: old clients send one after content (RFC 9112 section 2.2). It stays in the input, so that the
+/// parser refuses a second one.
+const EMPTY_LINE: &[u8] = b"\r\n";
+
 impl H1 {
     #[inline]
     pub(super) fn feed<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &[u8]) {
@@ -103,7 +107,7 @@ impl H1 {
                 }
             }
         }
-        if matches!(self.reading, Reading::Idle) && !rest.is_empty() {
+        if matches!(self.reading, Reading::Idle) && !rest.is_empty() && rest != EMPTY_LINE {
             self.reading = Reading::Head;
             self.since_ms = turn.now_ms();
         }
