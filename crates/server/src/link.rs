@@ -205,6 +205,14 @@ impl Link {
         }
     }
 
+    /// As [`Link::watch_departure`], for a request that begins: a peer that seemed to be gone may have received responses since.
+    pub(crate) fn watch_departure_anew(&mut self, now_ms: u64) {
+        if self.seems_gone() {
+            self.departure = None;
+        }
+        self.watch_departure(now_ms);
+    }
+
     /// Whether a peer that sends no more appears not to receive either.
     pub(crate) fn seems_gone(&self) -> bool {
         self.departure

@@ -3,6 +3,7 @@
 mod harness;
 
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use harness::{Client, Server, get, post, response};
@@ -315,6 +316,32 @@ fn a_handler_is_notified_that_its_client_ended_its_side() {
     server.pass_until(|server| server.worker.app.half_closed.len() == notified.len());
     assert_eq!(server.worker.app.half_closed, notified);
     assert_eq!(server.abort_of("/later"), None);
+}
+
+#[test]
+fn a_client_that_received_a_late_response_is_there_for_the_next_one() {
+    let (mut server, now_ms) = Server::with_manual_clock(|_| ());
+    let mut client = server.connect();
+    client.send(&(post("/later/1", "") + &post("/later/2", "")));
+    client.end();
+    let silence = |server: &mut Server| {
+        now_ms.fetch_add(700, Ordering::Relaxed);
+        server.settle();
+    };
+    server.settle();
+    silence(&mut server);
+    let first = server.exchange("/later/1");
+    assert_eq!(server.worker.app.half_closed, [first]);
+    server.respond(first, "one");
+    assert_eq!(server.response(&mut client).content, "one");
+    let second = server.exchange("/later/2");
+    assert_eq!(server.worker.app.half_closed, [first]);
+    // What it received shows that it was there, and nothing has shown that since.
+    silence(&mut server);
+    silence(&mut server);
+    assert_eq!(server.worker.app.half_closed, [first, second]);
+    server.respond(second, "two");
+    assert_eq!(server.response(&mut client).content, "two");
 }
 
 #[test]

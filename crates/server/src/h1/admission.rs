@@ -43,7 +43,7 @@ impl H1 {
                     self.reading = Reading::Waiting(For::Place);
                     turn.context.queue(turn.link.id, 0);
                     if turn.link.is_half_closed() {
-                        turn.link.watch_departure(turn.context.clock.now_ms());
+                        turn.link.watch_departure_anew(turn.context.clock.now_ms());
                     }
                     return None;
                 }

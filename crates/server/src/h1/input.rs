@@ -491,9 +491,9 @@ impl H1 {
         }
         if !is_call {
             if turn.link.is_half_closed() && !queued.exchange.is_ended() {
-                match turn.link.seems_gone() {
+                match turn.link.seems_gone() && self.open_exchanges().next().is_some() {
                     true => turn.app.peer_ended(queued.exchange.id),
-                    false => turn.link.watch_departure(turn.context.clock.now_ms()),
+                    false => turn.link.watch_departure_anew(turn.context.clock.now_ms()),
                 }
             }
             self.queue.push_back(queued);
