@@ -135,7 +135,15 @@ impl Responder {
         self.forget_sent();
     }
 
-    /// Writes to another buffer, between two calls.
+    /// Bytes of memory that [`Responder::respond`] demands for a content of that length; 0 if it demands none.
+    pub(crate) fn demanded_bytes(content_bytes: usize) -> usize {
+        match content_bytes >= LONG_BYTES {
+            true => content_bytes + FRAMING_BYTES,
+            false => 0,
+        }
+    }
+
+    /// Writes to another buffer, between two calls. It has room for a long content ([`Responder::demanded_bytes`]).
     pub(crate) fn write_to<R>(
         &mut self,
         out: &mut Vec<u8>,
@@ -146,6 +154,9 @@ impl Responder {
         std::mem::swap(&mut self.out, out);
         let written = write(self);
         std::mem::swap(&mut self.out, out);
+        // No later call may find it.
+        let lacked_bytes = self.take_lacked_bytes();
+        debug_assert_eq!(lacked_bytes, 0, "its memory was reserved before");
         written
     }
 
@@ -258,7 +269,7 @@ impl Responder {
             Version::Http2 => &mut self.frames.content,
             Version::Http10 | Version::Http11 => &mut self.out,
         };
-        let is_there = reserve(out, content_bytes + FRAMING_BYTES).is_ok();
+        let is_there = reserve(out, Responder::demanded_bytes(content_bytes)).is_ok();
         if !is_there {
             self.lacked_bytes = content_bytes;
         }

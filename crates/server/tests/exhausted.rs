@@ -1,12 +1,13 @@
-//! No descriptor left. A program of its own, because the test uses them all.
+//! No descriptor left, and no memory. A program of its own, because the test uses all of them.
 
 mod harness;
 
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 
-use harness::{Client, Server, get};
+use harness::{Client, Server, get, response};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use server::Command;
 
 #[test]
 fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
@@ -38,8 +39,9 @@ fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
     let late = TcpStream::connect(address).unwrap();
     late.shutdown(Shutdown::Write).unwrap();
     server.expect_end(&mut Client::new(late.into()));
-    // The limit is that of the process: both tests run one after the other.
+    // The limits are those of the process: the tests run one after the other.
     an_idle_connection_makes_room();
+    a_posted_response_needs_its_memory_once();
 }
 
 /// Sets the limit to what is open now.
@@ -73,4 +75,38 @@ fn an_idle_connection_makes_room() {
     let line = "closed 1 idle connection for new ones: no file descriptor was left";
     assert_eq!(server.worker.app.refusals, [line]);
     setrlimit(Resource::Nofile, before).expect("the limit of before");
+}
+
+fn a_posted_response_needs_its_memory_once() {
+    const BYTES: usize = 64 << 20;
+    const SPARE_BYTES: usize = 16 << 20;
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&get("/later"));
+    server.settle();
+    let content = "x".repeat(BYTES);
+    server.post(
+        server.exchange("/later"),
+        Command::Respond(response(200, &content)),
+    );
+    drop(content);
+    let before = getrlimit(Resource::As);
+    let limit = Rlimit {
+        current: Some(occupied_bytes() + (BYTES + SPARE_BYTES) as u64),
+        ..before
+    };
+    setrlimit(Resource::As, limit).expect("a lower limit");
+    server.settle();
+    setrlimit(Resource::As, before).expect("the limit of before");
+    let response = server.response(&mut client);
+    assert_eq!((response.status, response.content.len()), (200, BYTES));
+    assert!(!response.is_last());
+}
+
+/// The address space that this process uses.
+fn occupied_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the system reports it");
+    let line = status.lines().find(|line| line.starts_with("VmSize:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.expect("a number") << 10
 }

@@ -42,10 +42,11 @@ impl Queued {
         match (command, self.exchange.progress) {
             (Command::Respond(response), Progress::Waiting) => {
                 let head_bytes = response.fields.len() + response.reason.len() + FRAMING_BYTES;
-                reserve(
-                    self.exchange.out.tail(),
-                    head_bytes + response.content.len(),
-                )
+                let content_bytes = response.content.len();
+                // The responder demands memory too: it must not need more than there is then.
+                let demanded_bytes = Responder::demanded_bytes(content_bytes);
+                let bytes = (head_bytes + content_bytes).max(demanded_bytes);
+                reserve(self.exchange.out.tail(), bytes)
             }
             (Command::Write(part), Progress::Pushed) => self.make_room_for_part(part.len()),
             (Command::WriteHeld(part), Progress::Pushed) => {
@@ -177,6 +178,7 @@ impl Encoder for Encoding {
         let fields = Fields::of_application(&response.fields).with_reason(&response.reason);
         responder.write_to(out.tail(), self.framing, |responder| {
             responder.respond(response.status, fields, &response.content);
+            self.framing = responder.framing;
             responder.content_bytes
         })
     }
@@ -231,6 +233,8 @@ impl Encoder for Encoding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::ExchangeId;
+    use crate::responder::Stamp;
 
     const LONG: usize = MOVED_BYTES_MIN;
 
@@ -254,6 +258,33 @@ mod tests {
         encoding.take_part(&mut out, vec![b'z'; LONG]);
         assert_eq!(out.take_bytes(), b"yyy");
         assert!(encoding.finish(&mut out, b""));
+    }
+
+    #[test]
+    fn a_response_is_written_to_the_memory_that_was_reserved_for_it() {
+        let mut responder = Responder::new(Stamp::new(true, 784_111_777));
+        for bytes in [LONG - 1, LONG, 1 << 20] {
+            let id = ExchangeId {
+                connection: 0,
+                sequence: 0,
+            };
+            let mut queued = Queued {
+                exchange: Exchange::new(id, 0, 0),
+                encoding: encoding(Delimiter::End),
+                is_safe: true,
+            };
+            let command = Command::Respond(Response {
+                status: 200,
+                content: vec![b'x'; bytes],
+                ..Response::default()
+            });
+            assert_eq!(queued.make_room(&command), Ok(()));
+            let place = |out: &mut Vec<u8>| (out.as_ptr(), out.capacity());
+            let reserved = place(queued.exchange.out.tail());
+            queued.obey(&mut responder, command);
+            assert_eq!(place(queued.exchange.out.tail()), reserved);
+            assert!(queued.exchange.out.tail().ends_with(&vec![b'x'; bytes]));
+        }
     }
 
     #[test]
