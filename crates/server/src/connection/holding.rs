@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// Refuses the request that arrives slowly, and ends at once: its place is needed.
+    /// Refuses the request that arrives slowly, and ends at once: its place is needed. It stays open if more of the request has arrived.
     #[cold]
     pub(crate) fn end_slow<A: App>(
         &mut self,
@@ -169,6 +169,9 @@ impl Connection {
         app: &mut A,
         buffer: &mut [u8],
     ) -> Fate {
+        if self.link.has_buffered() || self.link.has_unread() {
+            return Fate::Open;
+        }
         let link = &mut self.link;
         let turn = &mut Turn { link, context, app };
         let fate = match &mut self.phase {

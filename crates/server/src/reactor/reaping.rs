@@ -3,7 +3,7 @@
 //! | connection | who first | is closed |
 //! | --- | --- | --- |
 //! | waits for a request | has waited longest | after [`IDLE_MS_MIN`] |
-//! | its request arrives slowly, and nothing else is waited for | sends least per second | with 503, if none is idle and it sends less than [`SLOW_BYTES_PER_S`] |
+//! | its request arrives slowly, and nothing else is waited for | sends least per second | with 503, if none is idle, it sends less than [`SLOW_BYTES_PER_S`] and all of that was read |
 //! | any other | | never |
 //!
 //! A client whose request ends so may send it again, because no response has begun. Without this, as many clients as there may be connections
@@ -17,7 +17,7 @@ use crate::context::metrics::{Scarce, Victims};
 const IDLE_PART: usize = 128;
 /// The same for those whose requests arrive slowly: they lose what they have sent.
 const SLOW_PART: usize = 1024;
-/// So many more are tried, because requests of some may have arrived.
+/// So many more are tried, because requests of some may have arrived, or more of them.
 const SPARE_TRIED: usize = 64;
 /// Milliseconds for which a connection stays at least: its request may be on its way.
 const IDLE_MS_MIN: u64 = 1000;
@@ -50,11 +50,12 @@ impl<A: App> Worker<A> {
 
     fn close_for_others(&mut self, victims: Victims, scarce: Scarce, now_ms: u64) -> bool {
         let before = self.connections.len();
-        let (wanted, tried) = match victims {
-            Victims::Idle => (before / IDLE_PART + 1, SPARE_TRIED),
-            Victims::Slow => (before / SLOW_PART + 1, 0),
+        let part = match victims {
+            Victims::Idle => IDLE_PART,
+            Victims::Slow => SLOW_PART,
         };
-        for (_, key) in self.first_of(victims, wanted + tried, now_ms) {
+        let wanted = before / part + 1;
+        for (_, key) in self.first_of(victims, wanted + SPARE_TRIED, now_ms) {
             if before - self.connections.len() == wanted {
                 break;
             }

@@ -70,6 +70,20 @@ fn the_slowest_ends_first_and_a_fast_one_never() {
 }
 
 #[test]
+fn what_has_arrived_counts_before_it_is_read() {
+    let (mut server, now_ms) = server(2);
+    let mut slower = server.connect();
+    slower.send("GET / HTTP/1.1\r\nHost: a\r\n");
+    let mut slow = upload(&mut server, "/read/slow", 400);
+    now_ms.fetch_add(2500, Ordering::Relaxed);
+    // As when a handler has blocked the worker meanwhile.
+    slower.send("\r\n");
+    assert!(is_served(&mut server));
+    expect_503(&mut server, &mut slow);
+    assert_eq!(server.response(&mut slower).content, "/");
+}
+
+#[test]
 fn idle_connections_end_before() {
     let (mut server, now_ms) = server(2);
     let mut slow = upload(&mut server, "/read/slow", 1);
