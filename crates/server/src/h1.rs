@@ -14,6 +14,7 @@
 //! | `Handshake` | the application refuses | `Closing` |
 //! | `Idle`, `Head` | malformed input, `header_timeout_ms` | `Closing` |
 //! | `Idle` | `keep_alive_timeout_ms` | the link is closed |
+//! | `Waiting` for a place | it may begin, and an earlier exchange stops it | `Waiting` for that, and for no place again |
 //! | `Waiting` for a place | `queue_timeout_ms`, or the peer leaves | `Closing` |
 //! | `Waiting` | an exchange ends, the socket has room, the next turn starts | `Idle`, and continues |
 //! | `Content` | its end is read and taken | `Idle`, `Waiting` if the next request has arrived, or `Closing` after the last one |
@@ -69,6 +70,8 @@ enum For {
     Turn,
     /// Until fewer requests of the worker run.
     Place,
+    /// As `Exchange`, after it has waited for a place and may begin.
+    Granted { waited_ms: u32 },
 }
 
 /// How a connection ends after it has stopped reading.

@@ -137,7 +137,7 @@ impl Admission {
         self.concurrency_max > 0
     }
 
-    fn has_place(&self, running: usize) -> bool {
+    pub(crate) fn has_place(&self, running: usize) -> bool {
         (running as u64) < self.concurrency_max
     }
 }
@@ -161,6 +161,14 @@ impl Context {
     pub(crate) fn queue(&mut self, connection: ConnectionId, stream: u32) {
         let now_ms = self.clock.now_ms();
         self.admission.waiting.add(connection, stream, now_ms);
+        self.metrics.waiting_changed(1);
+    }
+
+    /// As [`Context::queue`], for the next request of an HTTP/1 connection, which has already waited for `waited_ms`, before all others.
+    #[cold]
+    pub(crate) fn queue_first(&mut self, connection: ConnectionId, waited_ms: u64) {
+        let since_ms = self.clock.now_ms().saturating_sub(waited_ms);
+        self.admission.waiting.add_first(connection, since_ms);
         self.metrics.waiting_changed(1);
     }
 

@@ -52,6 +52,16 @@ impl Waiting {
         });
     }
 
+    /// Adds a request that has waited before all others.
+    pub(crate) fn add_first(&mut self, connection: ConnectionId, since_ms: u64) {
+        let stream = 0;
+        self.places.push_front(Place {
+            connection,
+            stream,
+            since_ms,
+        });
+    }
+
     /// Takes the request that has waited longest, if it may begin or has waited for `timeout_ms` (0: for ever).
     pub(crate) fn next(
         &mut self,

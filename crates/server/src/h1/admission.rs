@@ -153,9 +153,8 @@ impl H1 {
     pub(crate) fn granted<A: App>(&mut self, turn: &mut Turn<'_, A>, grant: Grant) -> Fate {
         match &mut self.reading {
             Reading::Waiting(For::Place) => {
-                turn.context.admission.grant = Some(grant);
-                self.resume(turn);
-                turn.context.admission.grant = None;
+                let waited_ms = turn.context.admission.waited_ms;
+                self.resume_granted(turn, grant, waited_ms);
             }
             Reading::Content(incoming) if incoming.inbound.is_queued => match grant {
                 Grant::Begin => self.call_collected(turn),
@@ -164,6 +163,35 @@ impl H1 {
             _ => {}
         }
         self.settle(turn)
+    }
+
+    /// As [`H1::resume`], for a request that has waited for a place. If it may begin and an earlier exchange stops it, it waits for that only.
+    #[cold]
+    pub(super) fn resume_granted<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        grant: Grant,
+        waited_ms: u64,
+    ) {
+        turn.context.admission.grant = Some(grant);
+        turn.context.admission.waited_ms = waited_ms;
+        self.resume(turn);
+        turn.context.admission.waited_ms = 0;
+        let is_left = turn.context.admission.grant.take().is_some();
+        if is_left && matches!(self.reading, Reading::Waiting(For::Exchange)) {
+            let waited_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX);
+            self.reading = Reading::Waiting(For::Granted { waited_ms });
+        }
+    }
+
+    /// As [`H1::resume`], for a request that might have begun before. If others have taken its place meanwhile, it gets the next one.
+    #[cold]
+    pub(super) fn resume_late<A: App>(&mut self, turn: &mut Turn<'_, A>, waited_ms: u64) {
+        if turn.context.admission.has_place(turn.app.running()) {
+            return self.resume_granted(turn, Grant::Begin, waited_ms);
+        }
+        self.reading = Reading::Waiting(For::Place);
+        turn.context.queue_first(turn.link.id, waited_ms);
     }
 
     /// The head of a request that waits for a place: it is the start of the `input`.

@@ -9,6 +9,7 @@ use super::{Ending, For, H1, Reading};
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{Abort, App, Content, Outcome};
 use crate::context::record::Record;
+use crate::context::waiting::Grant;
 use crate::context::{Context, REQUEST_SPARE_BYTES};
 use crate::exchange::content::{DISCARD_BYTES_MAX, Taker};
 use crate::exchange::output::Output;
@@ -235,10 +236,12 @@ impl H1 {
             };
             self.queue.iter().map(length).sum::<u64>() + turn.link.held_bytes() as u64
         };
-        has_room
+        let may_begin = has_room
             && is_safe
             && self.queue.iter().all(Queued::may_be_overtaken)
-            && waiting_bytes() < limits.send_buffer_bytes_max
+            && waiting_bytes() < limits.send_buffer_bytes_max;
+        // One that is refused calls nothing.
+        may_begin || turn.context.admission.grant == Some(Grant::Refuse)
     }
 
     /// Passes a request to the application. Returns how many of the bytes `after` it were its content.

@@ -194,6 +194,10 @@ impl H1 {
         match &self.reading {
             Reading::Waiting(For::Turn) => return Step::Over(Fate::Again),
             Reading::Waiting(For::Exchange | For::Socket) => self.resume(turn),
+            Reading::Waiting(For::Granted { waited_ms }) => {
+                let waited_ms = u64::from(*waited_ms);
+                self.resume_late(turn, waited_ms);
+            }
             // Content that waited for its handler, or the request after it.
             Reading::Content(incoming) if unused > 0 && incoming.takes_more(turn.context) => {
                 self.resume(turn);

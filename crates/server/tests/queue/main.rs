@@ -332,6 +332,73 @@ fn a_stream_that_has_waited_does_not_wait_for_its_content_too() {
     assert_eq!(it.status(upload), 200);
 }
 
+/// Lets a handler end with a response.
+fn end(server: &mut Server, target: &str, content: &str) {
+    let id = server.exchange(target);
+    let running = &mut server.worker.app.running;
+    running.retain(|it| *it != id);
+    server.respond(id, content);
+    server.settle();
+}
+
+#[test]
+fn a_request_that_has_waited_waits_for_the_response_before_it_only() {
+    let limit = |config: &mut server::Config| config.admission.limits.concurrency_max = 2;
+    let (mut server, _) = Server::with_manual_clock(limit);
+    let mut client = server.connect();
+    client.send(&(get("/later/1") + &get("/later/2") + &get("/three")));
+    server.settle();
+    // Nothing overtakes a response that waits and is so long.
+    let long = "x".repeat(1_000_000);
+    end(&mut server, "/later/2", &long);
+    let others = ["/later/4", "/later/5"].map(|target| {
+        let other = server.connect();
+        other.send(&get(target));
+        server.settle();
+        other
+    });
+    assert_eq!(server.targets(), ["/later/1", "/later/2", "/later/4"]);
+    // Its handler goes on: both places are taken.
+    server.respond(server.exchange("/later/1"), "one");
+    server.settle();
+    for content in ["one", &long] {
+        assert_eq!(server.response(&mut client).content, content);
+    }
+    assert_eq!(server.targets().len(), 3);
+    server.worker.app.running.remove(0);
+    assert_eq!(server.response(&mut client).content, "/three");
+    server.settle();
+    let called = ["/later/1", "/later/2", "/later/4", "/three", "/later/5"];
+    assert_eq!(server.targets(), called);
+    drop(others);
+}
+
+#[test]
+fn a_request_that_has_waited_too_long_never_begins_if_a_response_before_it_is_late_too() {
+    let (mut server, now_ms) = Server::with_manual_clock(|config| {
+        config.admission.limits.concurrency_max = 2;
+        config.timeouts.queue_timeout_ms = 1000;
+    });
+    let mut client = server.connect();
+    client.send(&(get("/later/1") + &get("/later/2") + &get("/three")));
+    server.settle();
+    let long = "x".repeat(1_000_000);
+    server.respond(server.exchange("/later/2"), &long);
+    server.settle();
+    now_ms.fetch_add(1000, Ordering::Relaxed);
+    server.settle();
+    end(&mut server, "/later/1", "one");
+    for (status, content) in [(200, "one"), (200, long.as_str())] {
+        let response = server.response(&mut client);
+        assert_eq!(
+            (response.status, response.content.as_str()),
+            (status, content)
+        );
+    }
+    assert_eq!(server.response(&mut client).status, 503);
+    assert_eq!(server.targets(), ["/later/1", "/later/2"]);
+}
+
 /// Header blocks have to be sent in the order in which they were encoded.
 #[test]
 fn a_request_that_waited_is_started_after_what_waits_for_the_socket() {
