@@ -237,6 +237,30 @@ fn what_others_have_posted_does_not_wait_for_a_call_that_a_response_unblocks() {
 }
 
 #[test]
+fn what_others_have_posted_does_not_wait_for_a_call_that_the_end_of_a_content_unblocks() {
+    let mut server = Server::new();
+    server.worker.app.reads_on = false;
+    let other = server.connect_with_witness();
+    let mut client = server.connect();
+    client.send("GET /parts HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nab");
+    other.send(&get("/later"));
+    server.settle();
+    client.send(&("cde".to_owned() + &get("/slow")));
+    server.settle();
+    let id = server.exchange("/parts");
+    assert_eq!(server.worker.app.content_of(id), ("ab".into(), false));
+    server.post(id, Command::Read);
+    server.respond(server.exchange("/later"), "posted");
+    server.settle();
+    assert_eq!(server.worker.app.content_of(id), ("abcde".into(), true));
+    assert_has_response(&server, "posted");
+    server.respond(id, "read");
+    for content in ["read", "/slow"] {
+        assert_eq!(server.response(&mut client).content, content);
+    }
+}
+
+#[test]
 fn a_response_of_another_connection_does_not_wait_for_a_part_that_is_pulled() {
     let mut server = Server::new();
     let fast = server.connect_with_witness();

@@ -364,8 +364,27 @@ impl H1 {
         }
         self.hand_over(turn, Part::Held);
         if !self.input.is_empty() {
-            self.resume(turn);
+            self.continue_content(turn);
         }
+    }
+
+    /// Takes content that waits in the input. A request after it starts in the turn of the connection, like every call.
+    fn continue_content<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let mut input = std::mem::take(&mut self.input);
+        let mut rest = input.as_slice();
+        while !rest.is_empty() && self.content(turn, &mut rest) {}
+        let used = input.len() - rest.len();
+        input.drain(..used);
+        if input.is_empty() {
+            return;
+        }
+        match self.reading {
+            Reading::Idle => self.reading = Reading::Waiting(For::Exchange),
+            Reading::Closing(Ending::Read) => return self.stop_reading(Ending::Unread),
+            Reading::Closing(_) => return,
+            _ => {}
+        }
+        self.input = input;
     }
 
     /// Discards the content of a request whose response is complete.
