@@ -253,6 +253,12 @@ fn no_continue_is_sent_to_a_client_that_did_not_wait() {
     server.post(server.exchange("/later"), Command::Read);
     server.settle();
     assert!(client.is_quiet());
+    let mut client = server.connect();
+    client.send(&(expecting("/read", 3) + "ab"));
+    server.settle();
+    assert!(client.is_quiet());
+    client.send("c");
+    assert_eq!(server.response(&mut client).content, "abc");
 }
 
 #[test]

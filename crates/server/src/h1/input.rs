@@ -276,9 +276,9 @@ impl H1 {
                     self.call(turn, head, Content::Whole(content));
                     content.len()
                 }
-                None => self.begin_with_content(turn, head),
+                None => self.begin_with_content(turn, head, after),
             },
-            BodyLength::Chunked => self.begin_with_content(turn, head),
+            BodyLength::Chunked => self.begin_with_content(turn, head, after),
         }
     }
 
@@ -288,10 +288,22 @@ impl H1 {
         &mut self,
         turn: &mut Turn<'_, A>,
         head: &RequestHead<'_>,
+        after: &[u8],
     ) -> usize {
-        if !self.is_pressed(turn, head) {
-            self.call(turn, head, Content::Later);
+        if self.is_pressed(turn, head) {
+            return 0;
         }
+        let mut sent;
+        let head = match head.expects_continue && !after.is_empty() {
+            true => {
+                sent = *head;
+                // Its client did not wait.
+                sent.expects_continue = false;
+                &sent
+            }
+            false => head,
+        };
+        self.call(turn, head, Content::Later);
         0
     }
 
