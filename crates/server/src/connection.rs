@@ -297,10 +297,13 @@ impl Connection {
         self.link.was_sent(context, count);
     }
 
-    /// Whether the socket has not accepted everything that was written.
+    /// Whether something that was written and is next has not been sent.
     pub(crate) fn has_unsent(&self) -> bool {
-        let has_file = with_protocol!(&self.phase, protocol => protocol.has_file(), _ => false);
-        self.link.is_full() || has_file
+        let has_output = match &self.phase {
+            Phase::H1(h1) => h1.has_output(),
+            phase => with_protocol!(phase, protocol => protocol.has_file(), _ => false),
+        };
+        self.link.is_full() || has_output
     }
 
     /// Whether it has read more than it could use, so that a request may start in its turn.

@@ -160,6 +160,12 @@ impl H1 {
         }
     }
 
+    /// Whether anything that has been written is next.
+    pub(crate) fn has_output(&self) -> bool {
+        let front = self.queue.front();
+        front.is_some_and(|front| !front.exchange.out.is_empty())
+    }
+
     /// Whether a part of a file is next.
     pub(crate) fn has_file(&self) -> bool {
         let front = self.queue.front();

@@ -32,9 +32,18 @@ const PARTS: usize = 3000;
 
 /// A response of which [`PARTS`] slow parts are posted. Returns how many of them were copied.
 fn post_slow_parts(server: &Server, id: ExchangeId, clock_ms: &Arc<AtomicU64>) -> Arc<AtomicUsize> {
+    post_slow_parts_of(server, id, clock_ms, PARTS)
+}
+
+fn post_slow_parts_of(
+    server: &Server,
+    id: ExchangeId,
+    clock_ms: &Arc<AtomicU64>,
+    parts: usize,
+) -> Arc<AtomicUsize> {
     let copied = Arc::default();
     server.post(id, Command::Begin(response(200, "")));
-    for number in 0..PARTS {
+    for number in 0..parts {
         let part = Slow {
             text: format!("{number:04};"),
             clock_ms: Arc::clone(clock_ms),
@@ -70,6 +79,25 @@ fn commands_that_take_longer_than_a_pass_wait_for_the_next() {
     let served = copied.load(Ordering::Relaxed);
     assert!(served < PARTS, "{served}");
     assert_eq!(server.response(&mut client).content, slow_content());
+}
+
+#[test]
+fn what_was_executed_in_a_long_pass_is_sent_between_it_and_the_next() {
+    let (mut server, clock_ms) = Server::with_manual_clock(|_| ());
+    let mut client = server.connect();
+    client.send(&get("/later"));
+    server.settle();
+    let id = server.exchange("/later");
+    server.worker.before_wait();
+    server.worker.wait(Some(0)).expect("the epoll set works");
+    // The clock is read after 64 commands, and the pass is over then.
+    post_slow_parts_of(&server, id, &clock_ms, 62);
+    server.worker.dispatch();
+    assert!(client.is_quiet(), "the pass was not too long");
+    server.worker.send_posted();
+    let response = client.take_response("GET").expect("all of it");
+    assert!(response.content.ends_with("0061;"));
+    assert!(!server.worker.send_posted(), "nothing is left");
 }
 
 #[test]
