@@ -3,7 +3,7 @@
 use wire::{Progress, RequestHead};
 
 use super::content::Incoming;
-use super::input::is_discardable;
+use super::input::{content_in, is_discardable};
 use super::queue::{Encoding, Queued};
 use super::{Ending, For, H1, Reading};
 use crate::app::head::{Head, OwnedHead, ReadHead};
@@ -64,7 +64,7 @@ impl H1 {
         turn.context.count_refused(refused);
         let content = match head.body_length {
             wire::BodyLength::None => Content::Whole(b""),
-            wire::BodyLength::Known(length) => match after.get(..length as usize) {
+            wire::BodyLength::Known(length) => match content_in(after, length) {
                 Some(content) => Content::Whole(content),
                 None => Content::Later,
             },

@@ -271,7 +271,7 @@ impl H1 {
                 self.refuse(turn, Refused::Head(head), 413, CONTENT_TOO_LONG);
                 after.len()
             }
-            BodyLength::Known(length) => match after.get(..length as usize) {
+            BodyLength::Known(length) => match content_in(after, length) {
                 Some(content) => {
                     self.call(turn, head, Content::Whole(content));
                     content.len()
@@ -576,6 +576,11 @@ pub(super) enum Refused<'a> {
     Head(&'a RequestHead<'a>),
     /// Its head could not be parsed, except for the method: the response to HEAD has no content (RFC 9110 section 9.3.2).
     Unread { is_head: bool },
+}
+
+/// The content of `length` bytes, if all of it has arrived.
+pub(super) fn content_in(after: &[u8], length: u64) -> Option<&[u8]> {
+    after.get(..usize::try_from(length).ok()?)
 }
 
 /// Whether the request that starts with `bytes` is a HEAD, even if the rest is malformed.
