@@ -134,6 +134,18 @@ fn responses_before_a_malformed_request_are_not_lost() {
 }
 
 #[test]
+fn the_response_to_a_malformed_head_has_no_content_also_after_an_empty_line() {
+    for line in ["", "\r\n"] {
+        let mut server = Server::new();
+        let mut client = server.connect();
+        client.send(&format!("{line}HEAD nonsense\r\n\r\n"));
+        let response = server.response_to(&mut client, "HEAD");
+        assert_eq!((response.status, response.is_last()), (400, true));
+        server.expect_end(&mut client);
+    }
+}
+
+#[test]
 fn connections_over_the_limit_are_refused_and_others_continue() {
     let mut server = Server::with(|config| config.limits.connections_max = 3);
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();

@@ -585,6 +585,7 @@ pub(super) fn content_in(after: &[u8], length: u64) -> Option<&[u8]> {
 
 /// Whether the request that starts with `bytes` is a HEAD, even if the rest is malformed.
 pub(super) fn is_head_method(bytes: &[u8]) -> bool {
+    let bytes = bytes.strip_prefix(EMPTY_LINE).unwrap_or(bytes);
     bytes.starts_with(b"HEAD ")
 }
 
