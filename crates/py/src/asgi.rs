@@ -121,7 +121,7 @@ impl Asgi {
         request: &server::Request<'_>,
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
-        self.runner.call_begins(py)?;
+        self.runner.call_begins(py, || self.scopes.forget())?;
         let scope = self.scopes.scope(py, request)?;
         let arguments = self.spare.take(py, &self.runner.exchanges, request)?;
         if !self.runner.lends(py)? {

@@ -119,14 +119,14 @@ impl Extensions {
         {
             return Ok(None);
         }
+        // Until the new one is complete, so that no failure leaves the description of another session.
+        self.forget();
         let dict = PyDict::new(py);
-        self.inner.clear();
         for name in &self.names {
             let nothing = PyDict::new(py);
             dict.set_item(name, &nothing)?;
             self.inner.push(Given::new(&nothing));
         }
-        self.tls = tls.cloned();
         if let Some(details) = tls {
             let session = tls_extension(py, details)?;
             dict.set_item(pyo3::intern!(py, "tls"), &session)?;
@@ -135,8 +135,15 @@ impl Extensions {
         if let Some(id) = request.head.request_id() {
             set_request_id(&dict, id)?;
         }
+        self.tls = tls.cloned();
         self.given = (!self.has_request_ids).then(|| Given::new(&dict));
         Ok(Some(dict))
+    }
+
+    /// Remembers no dict any more.
+    pub(super) fn forget(&mut self) {
+        self.given = None;
+        self.inner.clear();
     }
 }
 

@@ -92,6 +92,8 @@ impl Sections {
         connection: usize,
         section: FieldLines<'_>,
     ) -> PyResult<Option<Bound<'py, PyList>>> {
+        // Those of a section whose reading failed.
+        self.pairs.clear();
         let last = self.known.get(self.last);
         let is_last_kind = last.is_some_and(|lines| skip_kind(lines, section).is_some());
         if !is_last_kind {
@@ -110,6 +112,13 @@ impl Sections {
         let list = PyList::new(py, self.pairs.drain(..))?;
         self.list = Some(list.clone().unbind());
         Ok(Some(list))
+    }
+
+    /// Remembers nothing any more.
+    pub(super) fn forget(&mut self) {
+        self.known.iter_mut().for_each(Vec::clear);
+        self.pairs.clear();
+        self.list = None;
     }
 }
 

@@ -38,15 +38,14 @@ pub(crate) struct Scopes {
     sections: Sections,
 }
 
-/// The request that the template describes.
-#[derive(Default)]
+/// The request that the template describes. Each is set after its items, so that it never describes more than they do.
 struct Last {
     version: Option<Version>,
     is_other_method: bool,
     path: Vec<u8>,
     query: Vec<u8>,
     client: Peer,
-    server: Peer,
+    server: Option<Peer>,
     /// What proxies have said of it.
     forwarded: Option<LastForwarded>,
 }
@@ -138,7 +137,7 @@ impl Scopes {
             template: template.unbind(),
             spare: None,
             given: None,
-            last: Last::default(),
+            last: Last::none(),
             versions: Fresh::new(versions.unbind()),
             extensions: Extensions::new(py, offered.names(), has_request_ids),
             state: state.map(Fresh::new),
@@ -152,6 +151,26 @@ impl Scopes {
 
     /// A scope; changes that an application makes to it are not visible to other requests.
     pub(crate) fn scope<'py>(
+        &mut self,
+        py: Python<'py>,
+        request: &server::Request<'_>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        self.make(py, request).inspect_err(|_| self.forget())
+    }
+
+    /// Remembers nothing of any request. After a failure or a panic, what is remembered may not fit together, and would show one client's
+    /// fields to another.
+    #[cold]
+    pub(crate) fn forget(&mut self) {
+        self.spare = None;
+        self.given = None;
+        self.last = Last::none();
+        self.extensions.forget();
+        self.sections.forget();
+    }
+
+    #[inline]
+    fn make<'py>(
         &mut self,
         py: Python<'py>,
         request: &server::Request<'_>,
@@ -191,10 +210,13 @@ impl Scopes {
         py: Python<'py>,
         request: &server::Request<'_>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.last.client = request.circumstances.client;
-        let slot = request.id.connection() as usize;
-        self.clients
-            .address(py, slot, &request.circumstances.client)
+        let (slot, client) = (
+            request.id.connection() as usize,
+            request.circumstances.client,
+        );
+        let address = self.clients.address(py, slot, &client)?;
+        self.last.client = client;
+        Ok(address)
     }
 
     /// Updates the template, and the last scope if it is as good as new, for `request`.
@@ -224,10 +246,10 @@ impl Scopes {
             .renewed(py, references, slot, section.lines())?;
         target.renew(&keys.headers, headers)?;
         let now = request.circumstances;
-        if self.last.server != now.server {
-            self.last.server = now.server;
+        if self.last.server.as_ref() != Some(&now.server) {
             let server = self.servers.address(py, 0, &now.server)?;
             target.set(&keys.server, server)?;
+            self.last.server = Some(now.server);
         }
         let own = (self.scheme, self.root_path.as_str());
         if now.forwarded.is_some() || self.last.forwarded.is_some() {
@@ -262,6 +284,23 @@ impl<'py> Target<'_, 'py> {
 }
 
 impl Last {
+    /// None at all: whatever the next one is, its items are set.
+    fn none() -> Last {
+        Last {
+            version: None,
+            is_other_method: true,
+            // No path is empty, and no query has a line end.
+            path: Vec::new(),
+            query: b"\n".to_vec(),
+            client: Peer::Local,
+            server: None,
+            forwarded: Some(LastForwarded {
+                scheme: "",
+                prefix: Box::default(),
+            }),
+        }
+    }
+
     /// Updates what depends on what proxies say.
     #[cold]
     fn renew_forwarded(
@@ -283,8 +322,8 @@ impl Last {
             Some(forwarded) => (forwarded.scheme, &*forwarded.prefix),
             None => (own_scheme, ""),
         };
-        target.set(&keys.scheme, PyString::intern(py, scheme).into_any())?;
         let root_path = PyString::new(py, &format!("{prefix}{own_root_path}"));
+        target.set(&keys.scheme, PyString::intern(py, scheme).into_any())?;
         target.set(&keys.root_path, root_path.into_any())?;
         // The path includes the prefix.
         self.path.clear();
@@ -301,27 +340,31 @@ impl Last {
     ) -> PyResult<()> {
         let py = target.template.py();
         let version = head.version();
-        if self.version.replace(version) != Some(version) {
+        if self.version != Some(version) {
             let number = PyString::intern(py, version.number());
             target.set(&keys.http_version, number.into_any())?;
+            self.version = Some(version);
         }
         let is_other_method = head.method() != Method::Get;
         if is_other_method || self.is_other_method {
-            self.is_other_method = is_other_method;
             let method = String::from_utf8_lossy(head.method_name()).to_uppercase();
             target.set(&keys.method, PyString::new(py, &method).into_any())?;
+            self.is_other_method = is_other_method;
         }
         let path = head.path();
-        if changes(&mut self.path, path) {
+        if !wire::is_same_throughout(&self.path, path) {
             let prefix = self.forwarded.as_ref().map_or("", |it| &*it.prefix);
             let decoded = path_of(py, (prefix, root_path), path)?;
+            let raw = PyBytes::new(py, path);
             target.set(&keys.path, decoded.into_any())?;
-            target.set(&keys.raw_path, PyBytes::new(py, path).into_any())?;
+            target.set(&keys.raw_path, raw.into_any())?;
+            keep(&mut self.path, path);
         }
         let query = head.query().unwrap_or_default();
-        if changes(&mut self.query, query) {
-            let query = PyBytes::new(py, query).into_any();
-            target.set(&keys.query_string, query)?;
+        if !wire::is_same_throughout(&self.query, query) {
+            let value = PyBytes::new(py, query).into_any();
+            target.set(&keys.query_string, value)?;
+            keep(&mut self.query, query);
         }
         Ok(())
     }
@@ -353,12 +396,8 @@ fn below<'a>(path: &'a str, prefix: &str) -> &'a str {
     }
 }
 
-/// Whether `value`, a part of a target, differs from the kept one; if so, replaces that.
-fn changes(kept: &mut Vec<u8>, value: &[u8]) -> bool {
-    if wire::is_same_throughout(kept, value) {
-        return false;
-    }
+/// Replaces a kept part of a target.
+fn keep(kept: &mut Vec<u8>, value: &[u8]) {
     kept.clear();
     kept.extend_from_slice(value);
-    true
 }

@@ -55,7 +55,7 @@ impl Asgi {
         offer: &Offer<'_>,
         responder: &mut Responder,
     ) -> PyResult<()> {
-        self.runner.call_begins(py)?;
+        self.runner.call_begins(py, || self.scopes.forget())?;
         let scope = self.socket_scopes.scope(py, request, offer)?;
         let exchanges = &self.runner.exchanges;
         exchanges.open(request.id, |_| {});

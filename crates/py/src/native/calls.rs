@@ -205,7 +205,7 @@ impl Calls {
         request: &server::Request<'_>,
         is_async: bool,
     ) -> Result<Py<Request>, Box<PyErr>> {
-        self.runner.call_begins(py).map_err(Box::new)?;
+        self.runner.call_begins(py, || {}).map_err(Box::new)?;
         let object = self.request_object(py, table, request, is_async)?;
         if request.content == Content::Later {
             let open = |exchange: &mut OpenExchange| exchange.has_unread = true;

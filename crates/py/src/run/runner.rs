@@ -44,11 +44,13 @@ impl Runner {
         }
     }
 
-    /// A call starts: makes a context without traces of other requests the current one.
+    /// A call starts: makes a context without traces of other requests the current one. If the last one panicked, `forget` drops what else it
+    /// may have left half done.
     #[inline]
-    pub(crate) fn call_begins(&mut self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn call_begins(&mut self, py: Python<'_>, forget: impl FnOnce()) -> PyResult<()> {
         if std::mem::replace(&mut self.is_calling, true) {
             self.forget_panicked(py);
+            forget();
         }
         self.contexts.enter(py)
     }

@@ -65,7 +65,7 @@ pub(super) struct Environs {
     server: Option<Peer>,
     /// The session that the template describes, and the keys of its items.
     tls: Option<Arc<TlsDetails>>,
-    tls_keys: Vec<String>,
+    tls_keys: Vec<Py<PyString>>,
     ports: Vec<Option<(u16, Py<PyString>)>>,
     /// The environ of the last plain request, if nothing else references it and it was not changed, so that it cannot be distinguished from
     /// a new one.
@@ -128,6 +128,31 @@ impl Environs {
     /// An environ; changes that an application makes to it are not visible to other requests.
     #[inline]
     pub(super) fn environ<'py>(
+        &mut self,
+        py: Python<'py>,
+        head: Head<'_>,
+        arrival: &Arrival<'_>,
+        input: Option<Bound<'py, Input>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let environ = self.make(py, head, arrival, input);
+        environ.inspect_err(|_| self.forget(py))
+    }
+
+    /// Remembers nothing of any request. After a failure or a panic, what is remembered may not fit together, and would show one client's
+    /// fields to another. The client's address is remembered in one step.
+    #[cold]
+    pub(super) fn forget(&mut self, py: Python<'_>) {
+        self.spare = None;
+        self.given = None;
+        self.sections = [const { None }; SECTIONS];
+        self.items.clear();
+        self.version = None;
+        self.server = None;
+        self.forget_tls(py);
+    }
+
+    #[inline]
+    fn make<'py>(
         &mut self,
         py: Python<'py>,
         head: Head<'_>,
@@ -309,9 +334,10 @@ impl Environs {
                 Peer::Internet(address) => (address.ip().to_string(), address.port().to_string()),
                 Peer::Unix(_) | Peer::Local => ("localhost".to_owned(), "80".to_owned()),
             };
+            let (name, port) = (PyString::new(py, &name), PyString::new(py, &port));
+            self.sections = [const { None }; SECTIONS];
             template.set_item(pyo3::intern!(py, "SERVER_NAME"), name)?;
             template.set_item(pyo3::intern!(py, "SERVER_PORT"), port)?;
-            self.sections = [const { None }; SECTIONS];
             self.server = Some(circumstances.server);
         }
         Ok(())
@@ -319,22 +345,30 @@ impl Environs {
 
     /// Updates the items of a TLS session in the template when they have changed, which is rare unless clients have certificates.
     fn set_tls(&mut self, py: Python<'_>, tls: Option<&Arc<TlsDetails>>) -> PyResult<()> {
-        let is_same = self.tls.as_ref() == tls;
-        self.tls = tls.cloned();
-        if is_same {
-            return Ok(());
+        if self.tls.as_ref() != tls {
+            self.spare = None;
+            self.sections = [const { None }; SECTIONS];
+            self.forget_tls(py);
+            let template = self.template.bind(py);
+            for (key, value) in tls.into_iter().flat_map(|details| tls_items(details)) {
+                let key = PyString::new(py, &key);
+                template.set_item(&key, value)?;
+                self.tls_keys.push(key.unbind());
+            }
         }
-        self.spare = None;
-        self.sections = [const { None }; SECTIONS];
+        self.tls = tls.cloned();
+        Ok(())
+    }
+
+    /// Removes the items of a session from the template.
+    fn forget_tls(&mut self, py: Python<'_>) {
+        self.tls = None;
         let template = self.template.bind(py);
         for key in self.tls_keys.drain(..) {
-            template.del_item(key)?;
+            if let Err(error) = template.del_item(key) {
+                error.write_unraisable(py, None);
+            }
         }
-        for (key, value) in tls.into_iter().flat_map(|details| tls_items(details)) {
-            template.set_item(&key, value)?;
-            self.tls_keys.push(key);
-        }
-        Ok(())
     }
 
     /// Updates the version in the template when it has changed.
@@ -344,8 +378,9 @@ impl Environs {
             return Ok(());
         }
         self.spare = None;
+        set_version(self.template.bind(py), Some(version))?;
         self.version = Some(version);
-        set_version(self.template.bind(py), self.version)
+        Ok(())
     }
 
     fn port<'py>(&mut self, py: Python<'py>, port: u16) -> Bound<'py, PyString> {
@@ -398,7 +433,7 @@ impl Environs {
             known.version = self.version;
         }
         let Some(has_changed) = known.recall(py, section, after_kind, &mut self.items)? else {
-            self.forget();
+            self.forget_section();
             return Ok(false);
         };
         self.has_new_values = has_changed;
@@ -412,7 +447,7 @@ impl Environs {
     }
 
     #[cold]
-    fn forget(&mut self) {
+    fn forget_section(&mut self) {
         self.spare = None;
         if let Some(place) = self.sections.get_mut(self.last) {
             *place = None;

@@ -91,14 +91,17 @@ impl Section {
             let Some(next) = rest.next_line().filter(|next| line.has_name(next.name)) else {
                 return Ok(None);
             };
+            let key = line.of_name().as_ref().map(|key| key.clone_ref(py));
+            let item = key.map(|key| (key, ffi::latin1(py, next.value)));
+            // From here until all lines are read, the section is not the one that was remembered.
+            self.whole.clear();
             line.keep(next, ());
-            if let Some(key) = line.of_name() {
-                let value = ffi::latin1(py, next.value);
+            if let Some((key, value)) = item {
                 if line.is_kept() {
-                    self.environ.bind(py).set_item(key, &value)?;
+                    self.environ.bind(py).set_item(&key, &value)?;
                     has_changed = true;
                 }
-                items.push((key.clone_ref(py), value.unbind()));
+                items.push((key, value.unbind()));
             }
         }
         if !items.is_empty() {

@@ -101,7 +101,7 @@ impl Inline {
         responder: &mut Responder,
     ) -> Outcome {
         let outcome = runner
-            .call_begins(py)
+            .call_begins(py, || self.environs.forget(py))
             .and_then(|()| self.respond(py, runner, request, input, responder));
         if !self.unclosed.is_kept() {
             runner.call_ends(py);

@@ -95,6 +95,7 @@ impl Thread {
     fn forget_panicked(&mut self, py: Python<'_>, id: ExchangeId) {
         self.lane.post(id, Command::Fail);
         self.contexts.discard(py);
+        self.environs.forget(py);
         self.lender = self.lender.renewed();
     }
 

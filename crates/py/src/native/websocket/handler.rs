@@ -56,7 +56,7 @@ impl Calls {
             runner.exchanges.fail_handshake(py, request.id);
             return Ok(());
         };
-        runner.call_begins(py)?;
+        runner.call_begins(py, || {})?;
         runner.exchanges.open(request.id, |_| {});
         let object = table.websocket_type.bind(py).call0()?;
         let object = object.cast_into::<WebSocket>()?;
