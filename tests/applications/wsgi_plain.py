@@ -82,6 +82,15 @@ def again(environ: Environ, start_response: Start) -> list[bytes]:
     return [json.dumps(same).encode()]
 
 
+def interned(environ: Environ, start_response: Start) -> list[bytes]:
+    """Report which names of fields are interned."""
+    keys = [key for key in environ if key.startswith("HTTP_")]
+    # A new str of the same characters: interning it gives the one that was interned before.
+    same = [key for key in keys if sys.intern("".join([*key])) is key]
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps(same).encode()]
+
+
 def seen(environ: Environ, start_response: Start) -> list[bytes]:
     start_response("200 OK", [("Content-Type", "application/json")])
     return [json.dumps({**SEEN, "threads": threading.active_count()}).encode()]
@@ -520,6 +529,7 @@ KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
     for name, function in {
         "peek": peek,
         "again": again,
+        "interned": interned,
         "seen": seen,
         "hello": hello,
         "status": status,

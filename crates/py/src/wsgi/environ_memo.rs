@@ -172,7 +172,8 @@ impl Keys {
         if let Some(key) = self.0.get(name) {
             return key.bind(py).clone();
         }
-        let key = PyString::intern(py, &key_of(name));
+        // Not interned: clients choose the names, and CPython 3.12.0 to 3.12.6 keep what is interned for ever (python/cpython#113993).
+        let key = PyString::new(py, &key_of(name));
         if name.len() <= KEY_BYTES_MAX {
             if self.0.len() >= KEYS_MAX {
                 self.0.clear();
