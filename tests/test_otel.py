@@ -97,6 +97,13 @@ def test_a_span_has_the_outcome(
     assert (span["status"], span["events"]) == (shown, events)
 
 
+def test_a_client_that_leaves_is_no_error(native: Server) -> None:
+    with native.connect() as client:
+        client.get("/leave")
+        (span,) = spans(client)
+    assert (span["status"], span["events"]) == ("UNSET", [])
+
+
 def test_a_method_of_a_clients_own_is_in_no_name(native: Server) -> None:
     with native.connect() as client:
         client.send(b"BREW /later/a HTTP/1.1\r\nHost: [::1]:81\r\n\r\n")

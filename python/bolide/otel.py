@@ -19,8 +19,9 @@ from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from bolide import _core
-from bolide.errors import ClientDisconnected, RegistrationError
+from bolide.errors import RegistrationError
 from bolide.web import App, HTTPError, Request
+from bolide.web.failure import is_disconnection
 
 if TYPE_CHECKING:
     from bolide.web.routing import Binding
@@ -140,7 +141,7 @@ def _responded(span: Span, value: Any) -> Any:
 def _failed(span: Span, error: BaseException) -> None:
     if isinstance(error, HTTPError):
         return _set_status(span, error.status)
-    if isinstance(error, ClientDisconnected):
+    if is_disconnection(error):
         return span.set_attribute("error.type", type(error).__qualname__)
     span.record_exception(error)
     _set_status(span, 500, type(error).__qualname__)

@@ -144,6 +144,14 @@ async def body(request: Request) -> str:
     return str(len(content))
 
 
+@app.post("/body-in-group")
+async def body_in_group(request: Request) -> str:
+    """Read the whole content in a task group."""
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(body(request))
+    return reading.result()
+
+
 @app.post("/body-with-timeouts")
 async def body_with_timeouts(request: Request) -> str:
     """Read the whole content in many short attempts."""

@@ -11,7 +11,7 @@ import pytest
 
 from support.client import Connection
 from support.loops import Serving
-from support.server import Server
+from support.server import Server, Start
 
 pytestmark = pytest.mark.slow
 
@@ -210,6 +210,15 @@ def test_client_ends_within_its_upload(server: Server, path: str, end: str) -> N
         while not (ended := ask(server, "/record")["ended"]):
             pass
         assert ended == ["disconnected"]
+
+
+def test_a_task_group_in_which_the_client_has_left_is_no_failure(start: Start) -> None:
+    server = start(APP, "--log-level", "debug")
+    with server.connect() as client:
+        client.send(head("/body-in-group", "POST", "Content-Length: 100\r\n") + b"x" * 10)
+        ask(server, "/record")
+    line = server.wait_line("POST /body-in-group(.*)")[1]
+    assert line.startswith(": the application raised because its client has disconnected")
 
 
 def test_parts_are_echoed_as_they_come(server: Server) -> None:

@@ -8,7 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from bolide.errors import ClientDisconnected, Error, HTTPError, RegistrationError, SignatureError
+from bolide.errors import (
+    ClientDisconnected,
+    Error,
+    HTTPError,
+    RegistrationError,
+    SignatureError,
+    WebSocketClosed,
+)
 from bolide.web import App, Request, Response
 from bolide.web.failure import FailureTable
 from bolide.web.testclient import Result, TestClient
@@ -283,16 +290,26 @@ def test_a_path_cannot_forge_log_lines(caplog: pytest.LogCaptureFixture) -> None
     assert logged(caplog)[0][0] == r"GET /a\r\nGET /b\x1b[31m\u2028é raised KeyError"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [ClientDisconnected(), ExceptionGroup("", [ExceptionGroup("", [WebSocketClosed(1006)])])],
+    ids=["itself", "of-a-task-group"],
+)
 def test_a_disconnected_client_is_no_error_of_the_application(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     caplog.set_level(logging.DEBUG, "bolide.error")
     table = FailureTable()
     table.add(lambda request, error: pytest.fail("it is not for this handler"), Exception)
-    assert find(table, ClientDisconnected()).status == 500
+    assert find(table, error).status == 500
     [record] = caplog.records
     assert record.levelno == logging.DEBUG
     assert record.exc_info is None
+
+
+def test_a_group_with_another_exception_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    FailureTable().respond(StubRequest("/"), ExceptionGroup("", [ClientDisconnected(), KeyError()]))
+    assert logged(caplog)[0][0] == "GET / raised ExceptionGroup"
 
 
 async def work() -> int:

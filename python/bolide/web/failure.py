@@ -99,7 +99,7 @@ class FailureTable:
                 break
             if cls in handlers:
                 return handlers[cls], True
-        if isinstance(error, ClientDisconnected):  # there is no client to read a response
+        if is_disconnection(error):  # there is no client to read a response
             return None, False
         return self._first(Exception, 500, "5xx"), False
 
@@ -139,6 +139,13 @@ class FailureTable:
         return self._default_response(request, second)
 
 
+def is_disconnection(error: BaseException) -> bool:
+    """Return whether an exception says only that the client has left, as a group of such may."""
+    if isinstance(error, BaseExceptionGroup):  # of a task group in which content is read or sent
+        return error.split(ClientDisconnected)[1] is None
+    return isinstance(error, ClientDisconnected)
+
+
 def _is_key(key: object) -> bool:
     if isinstance(key, str):
         return key in _STATUS_CLASSES
@@ -157,7 +164,7 @@ def _log(request: _core.Request, error: BaseException) -> None:
     extra = None
     if request_id is not None:
         path, extra = f"{path} [{request_id}]", {"request_id": request_id}
-    if isinstance(error, ClientDisconnected):
+    if is_disconnection(error):
         _logger.debug("%s %s: the client disconnected", method, path, extra=extra)
         return
     name = type(error).__qualname__

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from spans import current, spans
 
 import bolide
+from bolide.errors import ClientDisconnected
 from bolide.otel import traced
 
 app = traced(bolide.App())
@@ -53,6 +54,12 @@ def refuse(request: bolide.Request) -> str:
 def fail(request: bolide.Request) -> str:
     """Raise."""
     raise ValueError("as expected")
+
+
+@app.get("/leave")
+async def leave(request: bolide.Request) -> str:
+    """Raise what a task group does in which content of a client that has left is read."""
+    raise ExceptionGroup("as expected", [ClientDisconnected()])
 
 
 @app.get("/stream")

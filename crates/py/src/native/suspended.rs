@@ -15,6 +15,7 @@ use crate::native::table::Table;
 use crate::run::context::run_in_its;
 use crate::run::coroutine::{After, Completion, ends_task};
 use crate::run::exchanges::Exchanges;
+use crate::run::log::log_disconnected;
 use crate::run::parts::ResponseParts;
 
 /// What a coroutine is run for.
@@ -61,14 +62,18 @@ impl Completion for SuspendedHandler {
         context: Option<&Py<PyAny>>,
         error: PyErr,
     ) -> PyResult<After> {
-        let is_disconnection = self.exchanges.is_disconnection(py, &error);
-        if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected())
-        {
+        let is_exception = error.is_instance_of::<PyException>(py);
+        let is_disconnection = is_exception
+            && self.exchanges.reports_disconnection(py, &error)
+            && self.is_disconnected();
+        if !is_exception || is_disconnection {
             // Cancelled or disconnected. A peer that still waits gets a plain failure, which the log explains.
             let is_waited_for = !self.has_left();
             self.exchanges.post(py, self.id, Command::Fail);
             self.exchanges.end(py, self.id, false);
             return if is_disconnection {
+                let title = title(py, &self.request).unwrap_or_default();
+                log_disconnected(py, &title, &error);
                 Ok(After::End)
             } else if ends_task(py, &error) {
                 if is_waited_for {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use pyo3::exceptions::PyBaseExceptionGroup;
 use pyo3::prelude::*;
 use server::ExchangeId;
 
@@ -14,6 +15,14 @@ impl Exchanges {
     /// Whether an exception is the one that reports a disconnection to a handler.
     pub(crate) fn is_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
         error.matches(py, &self.disconnected).unwrap_or(false)
+    }
+
+    /// Whether an exception is that one, or a group of such exceptions and of what results from them, as a task group raises. Anything that an
+    /// application raises in its place is for its error handlers.
+    pub(crate) fn reports_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
+        self.is_disconnection(py, error)
+            || error.is_instance_of::<PyBaseExceptionGroup>(py)
+                && self.stems_from_disconnection(py, error, false)
     }
 
     /// Whether an exception is that one or results from it: raised in its place by a framework, or a group of such exceptions. `was_reported`
