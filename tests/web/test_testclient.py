@@ -1,12 +1,15 @@
 """The test client itself."""
 
+import asyncio
 import http.client
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bolide.errors import ConfigError
 from bolide.web import App, Request, Response
 from bolide.web.testclient import TestClient
 
@@ -161,12 +164,55 @@ def test_no_thread_is_left() -> None:
     assert threading.active_count() == before
 
 
-def test_an_unknown_setting_is_refused() -> None:
-    with (
-        pytest.raises((TypeError, ValueError), match="no_such_setting"),
-        TestClient(mirror(), options={"no_such_setting": 1}),
-    ):
-        pytest.fail("it must not be entered")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"no_such_setting": 1}, "^no_such_setting=: no such option"),
+        ({"request_id": "a b"}, "^request_id='a b' "),
+        ({"websocket_compression_level": 10}, "^websocket_compression_level=10 "),
+        ({"body_bytes_max": "many"}, "^body_bytes_max='many' "),
+    ],
+)
+def test_a_wrong_setting_is_refused(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        TestClient(mirror(), options=options)
+
+
+def test_settings_are_those_of_the_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bolide.toml").write_text("server_header = false\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOLIDE_SERVER_HEADER", "off")
+    options = {"request_id": "on", "request_id_response": True, "memory_max": "64M"}
+    with TestClient(mirror(), options=options | {"websocket_origins": "same"}) as client:
+        headers = client.get("/").headers
+    assert len(headers["x-request-id"]) > 10
+    assert headers["server"] == "bolide"
+
+
+def test_the_shutdown_follows_the_last_handler() -> None:
+    steps: list[str] = []
+    app = App()
+    started = threading.Event()
+
+    @app.get("/{how}")
+    async def handler(request: Request, how: str) -> str:
+        try:
+            started.set()
+            await asyncio.sleep(0.01 if how == "short" else 3600)
+            steps.append("ended")
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            steps.append("cancelled")
+            raise
+        return ""
+
+    app.on_shutdown(lambda: steps.append("down"))
+    for how in ("short", "long"):
+        with TestClient(app) as client, client.connect() as sock:
+            sock.sendall(f"GET /{how} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+            assert started.wait(10)
+            started.clear()
+    assert steps == ["ended", "down", "cancelled", "down"]
 
 
 def test_an_error_in_a_test_still_ends_the_server() -> None:

@@ -50,15 +50,19 @@ class Service:
         self._backlog = settings.backlog
         self._slow = SlowRequests(self.server, settings) if settings.slow_request_ms else None
 
+    def attach(self, *, own_selector: bool) -> None:
+        """Bind the server to the running loop, before the application's startup."""
+        self.server.attach(asyncio.get_running_loop(), own_selector=own_selector)
+        if self._slow is not None:
+            self._slow.watch()
+
     async def startup(self, *, own_selector: bool) -> None:
         """Run the application's startup.
 
         Raises:
             StartupError: it raised.
         """
-        self.server.attach(asyncio.get_running_loop(), own_selector=own_selector)
-        if self._slow is not None:
-            self._slow.watch()
+        self.attach(own_selector=own_selector)
         try:
             await lifespan.startup(self._app)
         except BaseException:

@@ -11,23 +11,24 @@ import asyncio
 import contextlib
 import http.client
 import json as json_module
+import os
 import socket
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
+from typing import Any, Final, Self, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 from bolide import _core
+from bolide.config.settings import Settings, resolve
+from bolide.interface import recognition
+from bolide.server.service import Service
 from bolide.web import foreign
 from bolide.web.app import App
 from bolide.web.multidict import Headers
 from bolide.web.result import Result
 from bolide.web.testsocket import TestSocket, WebSocketRefused
-
-if TYPE_CHECKING:
-    from bolide.interface.mounted import MountedApplication
 
 __all__ = ["Result", "TestClient", "TestSocket", "WebSocketRefused"]
 
@@ -36,8 +37,8 @@ Params = Mapping[str, Any] | Iterable[tuple[str, Any]]
 """Names and values of a query; a value that is not a str is sent as `str` shows it."""
 
 _ABSENT: Final[Any] = object()
-_THREADS: Final = 8
-"""Threads that call a WSGI application, as with `bolide serve`."""
+_STOP_S: Final = 1.0
+"""Seconds for what is still running at the end of a test; it is cancelled then."""
 
 
 class Call(TypedDict, total=False):
@@ -55,11 +56,13 @@ class TestClient:
 
     Entering runs the startup hooks and the startups of what is mounted, and leaving the shutdown
     hooks and the shutdowns. Calls work only in between, from any thread. `options` are settings of
-    the server by name (docs/settings.md), with the defaults of `bolide serve`. `timeout_s` limits
-    each wait for the server, in seconds.
+    the server by name, as keywords of `bolide.run` (docs/settings.md), with the same defaults;
+    variables and files set none. Addresses, TLS, processes and log files have no effect.
+    `timeout_s` limits each wait for the server, in seconds.
 
     Raises:
         TypeError: the application is not an `App`.
+        ConfigError: a setting does not exist, or its value is not valid.
     """
 
     __test__ = False  # pytest: this class is not a test itself
@@ -73,7 +76,8 @@ class TestClient:
             remedy = "use the test client of its framework"
             raise TypeError(f"TestClient calls a bolide.App, not a {kind}; {remedy}")
         self._app = app
-        self._options = options or {}
+        # An empty file: what is in the current folder is for servers.
+        self._settings = resolve(options or {}, config=os.devnull, environ={})
         self._timeout_s = timeout_s
         self._worker: _Worker | None = None
 
@@ -88,7 +92,7 @@ class TestClient:
         """
         if self._worker is not None:
             raise RuntimeError("this TestClient was entered already")
-        worker = _Worker(self._app, self._options)
+        worker = _Worker(self._app, self._settings)
         worker.start()
         self._worker = worker
         return self
@@ -99,7 +103,11 @@ class TestClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close every connection, run the shutdown hooks and stop the server."""
+        """Stop the server as `bolide serve` does, and run the shutdown hooks.
+
+        What is still running has a second to end: requests, and handlers whose clients have left.
+        Then it is cancelled.
+        """
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.stop()
@@ -214,13 +222,13 @@ class _Connection(http.client.HTTPConnection):
 class _Worker:
     """The thread that runs the server; the core is only called there."""
 
-    def __init__(self, app: App, options: Mapping[str, Any]) -> None:
-        self._app = _served(app)
-        self._options = options
+    def __init__(self, app: App, settings: Settings) -> None:
+        self._app = recognition.application(app, "the application", settings)
+        self._settings = settings
         self._ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="bolide-test-server")
         self._loop: asyncio.AbstractEventLoop
-        self._server: _core.Server
+        self._service: Service
         self._end: asyncio.Event
 
     def start(self) -> None:
@@ -248,7 +256,7 @@ class _Worker:
 
         def adopt() -> None:
             try:
-                self._server.adopt(theirs.fileno())
+                self._service.server.adopt(theirs.fileno())
                 adopted.set_result(None)
             except Exception as error:
                 adopted.set_exception(error)
@@ -260,8 +268,8 @@ class _Worker:
 
     def _run(self) -> None:
         try:
-            self._server = _core.Server(self._app.core(), _server_options(self._options))
-            selector = _core.selector(self._server)
+            self._service = Service(self._app, self._settings, None)
+            selector = _core.selector(self._service.server)
             make_loop = lambda: asyncio.SelectorEventLoop(selector)  # noqa: E731
             with asyncio.Runner(loop_factory=make_loop) as runner:
                 runner.run(self._serve())
@@ -271,37 +279,16 @@ class _Worker:
             self._ready.set_exception(error)
         finally:
             # Here, because the core's objects belong to the thread that created them.
-            self.__dict__.pop("_server", None)
+            self.__dict__.pop("_service", None)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
-        self._server.attach(self._loop, own_selector=True)
+        self._service.attach(own_selector=True)
         await self._app.startup()
         self._ready.set_result(None)
         await self._end.wait()
-        self._server.stop()
-        await self._app.shutdown()
-
-
-def _served(app: App) -> "App | MountedApplication":
-    """Return the application together with what is mounted on it.
-
-    Raises:
-        ConfigError: what is mounted is not an ASGI or WSGI application.
-    """
-    if not app.mounts:
-        return app
-    from bolide.interface import recognition  # the framework itself needs no other interface
-
-    return recognition.with_mounts(app)
-
-
-def _server_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    defaults: dict[str, Any] = {name: default for name, _, default, _, _ in _core.settings()}
-    defaults |= {"server_header": True, "access_log": None, "access_log_format": "combined"}
-    defaults["threads"] = _THREADS
-    return defaults | dict(options)
+        await self._service.stop(_STOP_S)
 
 
 def _exchange(
