@@ -215,6 +215,28 @@ def test_the_shutdown_follows_the_last_handler() -> None:
     assert steps == ["ended", "down", "cancelled", "down"]
 
 
+def test_a_connection_that_is_not_accepted_is_a_timeout() -> None:
+    app = App()
+    blocks, released = threading.Event(), threading.Event()
+
+    @app.get("/")
+    def handler(request: Request) -> str:
+        blocks.set()
+        released.wait(10)
+        return "released"
+
+    with TestClient(app, timeout_s=0.05) as client:
+        with client.connect() as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert blocks.wait(10)
+            with pytest.raises(TimeoutError, match=r"^no connection was accepted within 0.05 s"):
+                client.connect()
+            released.set()
+            sock.settimeout(10)
+            assert sock.recv(65536).endswith(b"released")
+        assert client.get("/").text == "released"
+
+
 def test_an_error_in_a_test_still_ends_the_server() -> None:
     steps: list[str] = []
     app = mirror()

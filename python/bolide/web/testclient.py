@@ -174,10 +174,11 @@ class TestClient:
 
         Raises:
             RuntimeError: outside of `with`.
+            TimeoutError: the server did not accept it in time, because a handler does not await.
         """
         if self._worker is None:
             raise RuntimeError("a TestClient works inside `with TestClient(app) as client:` only")
-        sock = self._worker.connect()
+        sock = self._worker.connect(self._timeout_s)
         sock.settimeout(self._timeout_s)
         return sock
 
@@ -249,21 +250,39 @@ class _Worker:
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
 
-    def connect(self) -> socket.socket:
-        """Return our end of a new connection; the server closes the other one."""
+    def connect(self, timeout_s: float) -> socket.socket:
+        """Return our end of a new connection; the server closes the other one.
+
+        Raises:
+            TimeoutError: the server has not accepted it after so many seconds.
+        """
         ours, theirs = socket.socketpair()
         adopted: Future[None] = Future()
 
         def adopt() -> None:
-            try:
-                self._service.server.adopt(theirs.fileno())
-                adopted.set_result(None)
-            except Exception as error:
-                adopted.set_exception(error)
+            with theirs:  # the server keeps a duplicate
+                if not adopted.set_running_or_notify_cancel():
+                    return
+                try:
+                    self._service.server.adopt(theirs.fileno())
+                    adopted.set_result(None)
+                except Exception as error:
+                    adopted.set_exception(error)
 
-        with theirs:  # the server keeps a duplicate
+        try:
             self._loop.call_soon_threadsafe(adopt)
-            adopted.result()
+        except RuntimeError:  # it has ended
+            ours.close()
+            theirs.close()
+            raise
+        try:
+            adopted.result(timeout_s)
+        except BaseException as error:
+            ours.close()
+            if adopted.cancel() and isinstance(error, TimeoutError):
+                text = f"no connection was accepted within {timeout_s} s: a handler does not await"
+                raise TimeoutError(text) from None
+            raise
         return ours
 
     def _run(self) -> None:
