@@ -104,3 +104,11 @@ def test_an_application_is_any_callable_that_gives_an_awaitable(
         client.send(head("GET", "/context/now") + head("GET", "/context/later"))
         assert [client.read().content for _ in range(2)] == [b"unset"] * 2
         assert json.loads(client.get("/seen").content) is not None
+
+
+def test_33_what_a_plain_function_leaves_on_a_task_no_other_request_sees(serving: Serving) -> None:
+    with serving(f"{APP}:raising").connect() as client:
+        client.send(head("GET", "/named") + head("GET", "/raise") + head("GET", "/named"))
+        replies = [client.read() for _ in range(3)]
+    assert [reply.status for reply in replies] == [200, 500, 200]
+    assert [replies[0].content, replies[2].content] == [b"False", b"False"]

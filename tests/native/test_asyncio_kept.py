@@ -22,7 +22,7 @@ def test_no_request_sees_what_another_left(serving: Serving, way: str, where: st
             assert (path, reply.status, reply.json()) == (path, 200, [])
 
 
-@pytest.mark.parametrize("where", ["first", "later", "raises"])
+@pytest.mark.parametrize("where", ["first", "later", "raises", "wrapped"])
 @pytest.mark.parametrize("way", aio_kept.WAYS)
 def test_nor_does_one_of_the_same_batch(serving: Serving, way: str, where: str) -> None:
     paths = [f"/{where}/{way}", "/traces", f"/{where}/{way}", "/traces"]

@@ -277,7 +277,11 @@ fn first_step<'py>(
     };
     let coroutine = match called {
         Ok(coroutine) => coroutine,
-        Err(error) => return Step::Ended(Err(error)),
+        Err(error) => {
+            // A plain function that was called in the task may have left a trace on it.
+            tasks.ended(py);
+            return Step::Ended(Err(error));
+        }
     };
     match tasks.step(py, &coroutine) {
         Sent::Yielded(future) => Step::Suspended(coroutine, future),

@@ -56,6 +56,14 @@ async def task(scope: Any, receive: Receive, send: Send) -> None:
 
 
 @kinds
+async def named(scope: Any, receive: Receive, send: Send) -> None:
+    """Return whether the task has a name that `raising` gives."""
+    current = asyncio.current_task()
+    assert current is not None
+    await respond(send, str(current.get_name() == "left").encode())
+
+
+@kinds
 async def probes(scope: Any, receive: Receive, send: Send) -> None:
     """Run a check of one of the applications that are made of them."""
     _, _, file, stage, name = scope["path"].split("/")
@@ -133,6 +141,16 @@ async def app(scope: Any, receive: Receive, send: Send) -> None:
 def plain(scope: Any, receive: Receive, send: Send) -> Any:
     """Be a plain function that gives another application's coroutine."""
     return kinds.app(scope, receive, send)
+
+
+def raising(scope: Any, receive: Receive, send: Send) -> Any:
+    """Be a plain function that names its task and raises, or gives a coroutine."""
+    current = asyncio.current_task()
+    if scope["type"] == "lifespan" or word(scope, 1) != "raise":
+        return kinds.app(scope, receive, send)
+    if current is not None:
+        current.set_name("left")
+    raise KeyError
 
 
 def awaitable(scope: Any, receive: Receive, send: Send) -> Any:

@@ -142,8 +142,10 @@ impl Calls {
             call_handler(py, route, parameters, request, &object)
         });
         let outcome = match result {
-            // Most handlers return a str, so it is tried first.
-            Ok(value) if self.respond_text(id, may_be_open, &value, responder) => {
+            // Most handlers return a str, so it is tried first. One of a coroutine's wrapper is not: see `ended`.
+            Ok(value)
+                if !route.is_async && self.respond_text(id, may_be_open, &value, responder) =>
+            {
                 Outcome::Responded
             }
             result => {
@@ -222,8 +224,15 @@ impl Calls {
         result: Result<Bound<'_, PyAny>, Box<PyErr>>,
         responder: &mut Responder,
     ) -> Outcome {
+        let result = match result {
+            Ok(value) if ffi::is_coroutine(&value) => {
+                return self.step(py, subject, value, responder);
+            }
+            result => result,
+        };
+        // A plain function that was called in the task, such as a wrapper of a coroutine function, may have left a trace on it.
+        self.runner.tasks.ended(py);
         match result {
-            Ok(value) if ffi::is_coroutine(&value) => self.step(py, subject, value, responder),
             Ok(value) => match self.respond(py, subject, &value, responder) {
                 Ok(outcome) => outcome,
                 Err(error) => self.failed(py, subject, error, responder),
