@@ -313,5 +313,6 @@ class Response:
 
         Raises:
             TypeError: `name` or `value` is not a str.
-            ValueError: The field line is malformed, or the server sets the field itself.
+            ValueError: The field line is malformed, the server sets the field itself, or it is
+                another content type.
         """

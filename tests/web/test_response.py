@@ -157,6 +157,17 @@ def test_a_header_is_added_after_the_others() -> None:
     assert response.raw_headers == b"a: 1\r\na: 2\r\n"
 
 
+def test_a_content_type_is_added_only_where_there_is_none() -> None:
+    response = Response(status=204)
+    response.add_header("Content-type", "a/b")
+    for typed in (response, Response(json=1), Response(headers={"content-type": "c/d"})):
+        before = typed.raw_headers
+        with pytest.raises(ValueError, match="^the content type is given twice: leave out one$"):
+            typed.add_header("CONTENT-TYPE", "a/b")
+        typed.add_header("Content-Type-Options", "x")
+        assert typed.raw_headers == before + b"Content-Type-Options: x\r\n"
+
+
 @pytest.mark.parametrize(
     ("location", "encoded"),
     [

@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 
 use server::{Fields, Replaced};
 
-use super::field::{field_line, field_lines};
+use super::field::{check_type, field_line, field_lines};
 use super::{JSON, Lines, OCTETS, STATUSES};
 use crate::ffi::{self, Arguments, Construction};
 use crate::run::failure::TEXT;
@@ -400,7 +400,7 @@ impl Response {
         }
     }
 
-    /// Adds a field line after those of the same name; TypeError or ValueError for an invalid one.
+    /// Adds a field line after those of the same name; TypeError or ValueError for an invalid one, and for another content type.
     fn add_header(
         response: &Bound<'_, Self>,
         name: &Bound<'_, PyAny>,
@@ -409,7 +409,9 @@ impl Response {
         let py = response.py();
         let line = field_line(name, value)?;
         let mut response = response.try_borrow_mut()?;
-        let lines = [response.raw_headers(py).as_bytes(), line.as_bytes()].concat();
+        let before = response.raw_headers(py);
+        check_type(before.as_bytes(), line.as_bytes())?;
+        let lines = [before.as_bytes(), line.as_bytes()].concat();
         let replaced = Fields::of_application(&lines).replaced;
         response.lines = FieldLines::Own(PyBytes::new(py, &lines).unbind(), replaced);
         Ok(())

@@ -93,13 +93,33 @@ impl Section {
             return write_line(&mut self.lines, name, token, value);
         }
         if self.is_type_explicit {
-            return Err(PyValueError::new_err(
-                "the content type is given twice: leave out one",
-            ));
+            return Err(type_given_twice());
         }
         self.is_type_explicit = true;
         write_line(self.own_type.insert(Vec::new()), name, token, value)
     }
+}
+
+/// Checks that a field line does not give a content type again, after those in `lines`.
+///
+/// # Errors
+/// `ValueError` when it does.
+pub(super) fn check_type(lines: &[u8], line: &[u8]) -> PyResult<()> {
+    let mut before = lines.split(|byte| *byte == b'\n');
+    match is_type(line) && before.any(is_type) {
+        true => Err(type_given_twice()),
+        false => Ok(()),
+    }
+}
+
+fn is_type(line: &[u8]) -> bool {
+    let name = line.split(|byte| *byte == b':').next();
+    name.is_some_and(|name| name.eq_ignore_ascii_case(CONTENT_TYPE))
+}
+
+#[cold]
+fn type_given_twice() -> PyErr {
+    PyValueError::new_err("the content type is given twice: leave out one")
 }
 
 /// Name and value from any iterable of two items.
