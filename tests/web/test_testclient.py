@@ -237,6 +237,22 @@ def test_a_connection_that_is_not_accepted_is_a_timeout() -> None:
         assert client.get("/").text == "released"
 
 
+def test_interim_responses_are_not_the_response() -> None:
+    async def hinting(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        for link in (b"</a.css>", b"</b.css>"):
+            await send({"type": "http.response.early_hint", "links": [link]})
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"x-a", b"1")]})
+        await send({"type": "http.response.body", "body": b"content"})
+
+    app = App()
+    app.mount("/", hinting)
+    with TestClient(app) as client:
+        result = client.get("/")
+    assert (result.status, result.text, result.headers["x-a"]) == (200, "content", "1")
+    assert "link" not in result.headers
+
+
 def test_an_error_in_a_test_still_ends_the_server() -> None:
     steps: list[str] = []
     app = mirror()

@@ -211,8 +211,21 @@ class TestClient:
         return self.request("OPTIONS", path, **arguments)
 
 
+class _Response(http.client.HTTPResponse):
+    """A final response: interim ones, such as early hints, are skipped (RFC 9110 §15.2)."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        while True:
+            line: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]
+            if not 100 <= line[1] < 200 or line[1] == http.client.SWITCHING_PROTOCOLS:
+                return line
+            http.client.parse_headers(self.fp)
+
+
 class _Connection(http.client.HTTPConnection):
     """The standard library's client over an existing socket."""
+
+    response_class = _Response
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__("testserver")
