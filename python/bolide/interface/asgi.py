@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
@@ -29,7 +28,7 @@ FAILED_S: Final = 1.0
 
 
 LAST_WORDS_S: Final = 1.0
-"""Seconds to wait for an application whose startup was cancelled to end."""
+"""Seconds for a lifespan to end: after its shutdown, and again after it was cancelled."""
 
 
 class LifespanError(Error):
@@ -56,6 +55,7 @@ class AsgiApplication:
         self._state: dict[str, Any] = {}
         self._is_started = False
         self._is_shutting_down = False
+        self._has_shut_down = False
         self._has_received = False
         self._has_failed = False
         self._error: BaseException | None = None
@@ -101,11 +101,13 @@ class AsgiApplication:
             return
         self._is_shutting_down = True
         reply = await self._ask("lifespan.shutdown")
+        try:  # what is around the application may have something to close, too
+            await asyncio.wait({self._task}, timeout=LAST_WORDS_S)
+        finally:
+            self._task.cancel()
+        await asyncio.wait({self._task}, timeout=LAST_WORDS_S)
         if reply is not None and reply["type"] == "lifespan.shutdown.failed":
             raise LifespanError(str(reply.get("message", "")) or "no reason given")
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
 
     async def _startup_error(self, message: str) -> LifespanError:
         """Return the exception that says why the startup failed."""
@@ -158,6 +160,8 @@ class AsgiApplication:
             return True
 
     async def _receive(self) -> Message:
+        if self._has_shut_down and self._task is not None:
+            self._task.cancel()  # nothing follows
         message = await self._to_app.get()
         self._has_received = True
         return message
@@ -165,6 +169,7 @@ class AsgiApplication:
     async def _take(self, message: Message) -> None:
         self._has_failed |= message["type"] == "lifespan.startup.failed"
         self._is_started |= message["type"] == "lifespan.startup.complete"
+        self._has_shut_down |= message["type"].startswith("lifespan.shutdown.")
         self._from_app.put_nowait(message)
 
 
