@@ -1,22 +1,25 @@
 """Which event loop a name stands for, and what its selector watches."""
 
 import asyncio
+import gc
 import os
 import selectors
 import socket
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from bolide import App
+from bolide import App, Request, WebSocket
 from bolide._core import Server, selector
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
 from bolide.interface import application
 from bolide.server import loop
+from support.websocket import handshake
 
 pytestmark = pytest.mark.slow
 
@@ -211,3 +214,55 @@ def test_a_loop_without_memory_goes_on(
     running.run_forever()
     assert len(runs) == 1, "it is stopped although memory was short"
     running.close()
+
+
+class Held:
+    """What a handler holds."""
+
+
+def serve_without_end(path: str, is_stopped: bool) -> list[weakref.ref[Any]]:
+    """Close a loop while a handler waits; return references to its task, and to what it holds."""
+    found: list[weakref.ref[Any]] = []
+    app = App()
+
+    def note(own: Held) -> None:
+        found.extend([weakref.ref(own), weakref.ref(asyncio.current_task())])
+
+    @app.get("/request")
+    async def wait(request: Request) -> None:
+        note(own := Held())
+        await asyncio.get_running_loop().create_future()
+        del own
+
+    @app.websocket("/websocket")
+    async def receive(websocket: WebSocket) -> None:
+        note(own := Held())
+        await websocket.receive()
+        del own
+
+    async def main() -> None:
+        server.attach(asyncio.get_running_loop(), own_selector=True)
+        server.adopt(there.fileno())
+        here.sendall(handshake(path))
+        while not found:
+            await asyncio.sleep(0)
+
+    settings = resolve({})
+    held = application(app, "test:app", settings)
+    server = Server(held.core(), settings.server_options(None))
+    here, there = socket.socketpair()
+    with here, there:
+        running = loop.new("asyncio", server)
+        running.run_until_complete(main())
+        if is_stopped:
+            server.stop()
+        running.close()
+    return found
+
+
+@pytest.mark.parametrize("path", ["/request", "/websocket"])
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_handler_that_waits_when_its_loop_is_closed_is_freed(path: str, is_stopped: bool) -> None:
+    found = serve_without_end(path, is_stopped)
+    gc.collect()
+    assert [reference() for reference in found] == [None, None]

@@ -356,6 +356,7 @@ impl Selector {
 
     fn close(&self, py: Python<'_>) {
         self.descriptors.keys(py).clear();
+        self.server.get().exchanges.release_tasks(py);
     }
 }
 

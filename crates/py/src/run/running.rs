@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use net::memory::may_be_refused;
 use pyo3::prelude::*;
 
+use super::coroutine::RequestCoroutine;
 use super::exchanges::Exchanges;
 use super::memory;
+use super::websocket::Arrival;
 
 /// The tasks of suspended handlers, by a number each.
 #[derive(Default)]
@@ -49,6 +51,34 @@ impl RunningTasks {
         let state = self.state();
         let tasks = state.tasks.values().flatten();
         tasks.map(|task| task.clone_ref(py)).collect()
+    }
+}
+
+impl Exchanges {
+    /// The loop has been closed, and resumes no task. Each task holds what holds it: its places here, its coroutine, and what a WebSocket waits
+    /// for, none of which the collector sees.
+    pub(crate) fn release_tasks(&self, py: Python<'_>) {
+        let mut exchanges = self.lock();
+        let open = exchanges.values_mut().filter_map(|open| open.task.take());
+        let open: Vec<Py<PyAny>> = open.collect();
+        drop(exchanges);
+        let mut running = self.running.state();
+        let taken = running.tasks.values_mut().filter_map(Option::take);
+        let taken: Vec<Py<PyAny>> = taken.collect();
+        drop((running, open));
+        for task in taken {
+            let task = task.bind(py);
+            if let Ok(awaited) = task.getattr("_fut_waiter")
+                && let Ok(arrival) = awaited.cast::<Arrival>()
+            {
+                arrival.get().forget(py);
+            }
+            if let Ok(coroutine) = task.call_method0("get_coro")
+                && let Ok(coroutine) = coroutine.cast::<RequestCoroutine>()
+            {
+                drop(coroutine.get().leave(py));
+            }
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering;
 use pyo3::prelude::*;
 use server::{CloseCode, Command, ExchangeId, MessageKind, Response};
 
+pub(super) use self::arrival::Arrival;
 pub(crate) use self::departed::DepartedBytes;
 pub(crate) use self::receiving::{Form, Receiving};
 pub(crate) use self::socket::{End, Phase, Socket};

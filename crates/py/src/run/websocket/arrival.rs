@@ -163,6 +163,14 @@ impl Arrival {
         Ok(owner)
     }
 
+    /// Nothing will resume the task that waits.
+    pub(in crate::run) fn forget(&self, py: Python<'_>) {
+        let taken = self.with(py, |state| {
+            (state.owner.take(), state.first.take(), state.take_others())
+        });
+        drop(taken);
+    }
+
     /// Resumes the task that waits, if it still does: at once, or in the loop's next iteration.
     ///
     /// # Errors
