@@ -1,5 +1,6 @@
 """How handlers are fitted to patterns."""
 
+import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from bolide.errors import RegistrationError, SignatureError
+from bolide.web import App, WebSocket
 from bolide.web.routing import bind, describe, is_async_callable, parameter_names
+from bolide.web.testclient import TestClient
 
 
 def plain(request: Any, id: int) -> None: ...
@@ -29,6 +32,30 @@ class AsyncCallable:
     """A handler that is an object."""
 
     async def __call__(self, request: Any, *, id: int) -> None: ...
+
+
+class Steps:
+    """A coroutine that is not the interpreter's."""
+
+    def __init__(self, coroutine: Any) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Any:
+        return self._coroutine.__await__()
+
+
+class Compiled:
+    """A coroutine function as Cython makes it: with the attributes of one, of another type."""
+
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+        del self.__dict__["__wrapped__"]
+        self.__code__ = function.__code__
+        self.__defaults__, self.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Steps:
+        return Steps(self._function(*args, **kwargs))
 
 
 def logged(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,6 +168,26 @@ def test_an_async_generator_is_called_through_a_coroutine() -> None:
     assert binding.positional == ["id"]
     assert binding.is_async
     assert inspect.iscoroutinefunction(binding.call)
+
+
+@pytest.mark.parametrize("wrap", [Compiled, lambda function: logged(Compiled(function))])
+def test_a_compiled_coroutine_function_is_awaited(wrap: Callable[[Any], Any]) -> None:
+    app = App()
+
+    async def respond(request: Any, name: str) -> str:
+        await asyncio.sleep(0)
+        return name
+
+    async def converse(websocket: WebSocket) -> None:
+        await websocket.send(await websocket.receive())
+
+    app.get("/{name}")(wrap(respond))
+    app.websocket("/chat")(wrap(converse))
+    with TestClient(app) as client:
+        assert client.get("/a").text == "a"
+        with client.websocket("/chat") as websocket:
+            websocket.send("b")
+            assert websocket.receive() == "b"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from bolide.web.failure import ErrorKey, FailureTable
 from bolide.web.handler import ErrorHandler, Handler, WebSocketHandler
 from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
-from bolide.web.routing import Binding, bind, describe, described_at, shape
+from bolide.web.routing import Binding, bind, describe, described_at, is_async_generator, shape
 from bolide.web.stream import stream_async
 from bolide.web.websocket import WebSocket
 
@@ -218,11 +218,13 @@ class App:
             SignatureError: the handler is not async, or its parameters do not fit the pattern.
         """
         binding = bind(handler, path)
-        if not binding.is_async or binding.call is not handler:
+        if not binding.is_async or is_async_generator(handler):
             rule = "the handler of a WebSocket is an async function without yield"
             raise SignatureError(f"{described_at(handler)} of {path}: {rule}")
         try:
-            self._native.add_websocket_route(path, handler, binding.positional, binding.keyword)
+            self._native.add_websocket_route(
+                path, binding.call, binding.positional, binding.keyword
+            )
         except ValueError as error:
             raise self._refusal(handler, "WebSocket", path, error) from None
         self._routes["WebSocket", shape(path)] = (path, handler)

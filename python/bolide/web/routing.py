@@ -19,6 +19,7 @@ __all__ = [
     "describe",
     "described_at",
     "is_async_callable",
+    "is_async_generator",
     "parameter_names",
     "shape",
 ]
@@ -92,7 +93,9 @@ def bind(handler: Callable[..., Any], pattern: str) -> Binding:
             positional, keyword = taken, positional[len(taken) :] + keyword
     is_async = is_async_callable(handler)
     call = handler
-    if not is_async and _is_async_generator(handler):
+    if is_async and not _is_any(handler, _is_of_python):
+        call = _awaiting(handler)
+    elif not is_async and is_async_generator(handler):
         call, is_async = _generator_call(handler), True
     return Binding(call, positional, keyword, is_async)
 
@@ -127,7 +130,8 @@ def shape(pattern: str) -> str:
     return _SEGMENT.sub(lambda found: f"{{:{found[2] or 'str'}}}", pattern)
 
 
-def _is_async_generator(function: Any) -> bool:
+def is_async_generator(function: Any) -> bool:
+    """Return whether a call returns an async generator, also through `partial` and so on."""
     return _is_any(function, inspect.isasyncgenfunction)
 
 
@@ -140,6 +144,22 @@ def _is_any(function: Any, test: Callable[[Any], bool]) -> bool:
         function = getattr(function, "__wrapped__", None)
         if function is None:
             return False
+
+
+def _is_of_python(function: Any) -> bool:
+    """Return whether this is a coroutine function that the interpreter runs, and not compiled."""
+    function = getattr(function, "__func__", function)
+    return inspect.isfunction(function) and inspect.iscoroutinefunction(function)
+
+
+def _awaiting(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a coroutine function of Python's, as the core runs no coroutines of Cython or mypyc."""
+
+    @functools.wraps(handler)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await handler(*args, **kwargs)
+
+    return call
 
 
 def _generator_call(handler: Callable[..., Any]) -> Callable[..., Any]:
