@@ -183,6 +183,38 @@ fn progress_of_parts_is_added_up() {
     assert!(after.interval_latency_us.max > 0.0);
 }
 
+/// The thread that works most may be another one than the thread that waits most: neither hides the other.
+#[test]
+fn the_longest_wait_is_that_of_any_thread() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let (address, _) = counting();
+    let whole = Plan {
+        connections: 2,
+        ..plan(address, 8, 1)
+    };
+    let found = records(&start_parts(&whole, &[1, 1]));
+    let with = |index: usize, cpu_s: u64, wait_s: u64| {
+        let mut json: serde_json::Value =
+            serde_json::from_str(&found[index].to_json()).expect("JSON");
+        json["length_ns"] = (100 * SECOND_NS).into();
+        json["cpu_ns_max"] = (cpu_s * SECOND_NS).into();
+        json["runnable_ns_max"] = ((cpu_s + wait_s) * SECOND_NS).into();
+        json["wait_ns_max"] = (wait_s * SECOND_NS).into();
+        Record::from_json(&json.to_string()).expect("a record")
+    };
+    let report = merged(&[with(0, 60, 0), with(1, 20, 35)]);
+    assert_eq!(report.generator_cpu, 0.6);
+    assert_eq!(report.generator_runnable, Some(0.6));
+    assert_eq!(report.generator_waited, Some(0.35));
+    // a record from before it was counted
+    let mut json: serde_json::Value = serde_json::from_str(&found[0].to_json()).expect("JSON");
+    json.as_object_mut()
+        .expect("an object")
+        .remove("wait_ns_max");
+    let old = Record::from_json(&json.to_string()).expect("a record");
+    assert_eq!(old.report().generator_waited, None);
+}
+
 #[test]
 fn what_is_no_record_is_refused() {
     let record = records(&start_parts(

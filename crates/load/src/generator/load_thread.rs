@@ -88,8 +88,8 @@ pub(super) struct Outcome {
     pub(super) served: Vec<u64>,
     pub(super) length_ns: u64,
     pub(super) cpu_ns: u64,
-    /// The same with the time that it waited for a processor; `None`: the kernel does not report that.
-    pub(super) runnable_ns: Option<u64>,
+    /// The time that it waited for a processor; `None`: the kernel does not report that.
+    pub(super) wait_ns: Option<u64>,
     pub(super) start_late_ns: Option<u64>,
 }
 
@@ -382,7 +382,7 @@ impl LoadThread {
 
     fn outcome(mut self, events: &mut Events) -> io::Result<Outcome> {
         let (length_ns, cpu_ns) = self.window.spent_ns();
-        let runnable_ns = self.window.waited_ns().map(|it| cpu_ns + it);
+        let wait_ns = self.window.waited_ns();
         let mut unfinished_ns = self.ages_under_way_ns();
         let overdue_ns = self.ages_overdue_ns();
         let overdue = overdue_ns.total();
@@ -406,7 +406,7 @@ impl LoadThread {
             served: used.map(|it| it.served).collect(),
             length_ns,
             cpu_ns,
-            runnable_ns,
+            wait_ns,
             start_late_ns: self.start_late_ns,
             tally: self.tally,
             series: self.series,

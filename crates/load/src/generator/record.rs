@@ -41,6 +41,9 @@ pub struct Record {
     pub(super) cpu_ns: u64,
     pub(super) cpu_ns_max: u64,
     pub(super) runnable_ns_max: Option<u64>,
+    /// How long the thread waited for a processor that waited longest; not that of `runnable_ns_max` in general.
+    #[serde(default)]
+    pub(super) wait_ns_max: Option<u64>,
     pub(super) opened: u64,
     pub(super) held: u64,
     pub(super) held_max: u64,
@@ -151,7 +154,11 @@ impl Record {
             requests_sent: sum(|it| it.tally.requests_sent),
             cpu_ns: sum(|it| it.cpu_ns),
             cpu_ns_max: most(|it| it.cpu_ns),
-            runnable_ns_max: outcomes.iter().filter_map(|it| it.runnable_ns).max(),
+            runnable_ns_max: outcomes
+                .iter()
+                .filter_map(|it| it.wait_ns.map(|wait_ns| it.cpu_ns + wait_ns))
+                .max(),
+            wait_ns_max: outcomes.iter().filter_map(|it| it.wait_ns).max(),
             opened: sum(|it| it.opened),
             held,
             held_max,
@@ -201,6 +208,7 @@ impl Record {
         self.cpu_ns += other.cpu_ns;
         self.cpu_ns_max = self.cpu_ns_max.max(other.cpu_ns_max);
         self.runnable_ns_max = self.runnable_ns_max.max(other.runnable_ns_max);
+        self.wait_ns_max = self.wait_ns_max.max(other.wait_ns_max);
         self.opened += other.opened;
         self.held += other.held;
         self.held_max += other.held_max;

@@ -129,6 +129,9 @@ pub struct Report {
     /// The share of the measured time during which the busiest thread worked or waited for a processor; none if the kernel does not report
     /// that. Near 1, the generator was the limit, or other processes had its processor.
     pub generator_runnable: Option<f64>,
+    /// The share of the measured time during which the thread that waited longest waited for a processor; none if the kernel does not report
+    /// that.
+    pub generator_waited: Option<f64>,
     /// The same as `generator_cpu_s` per request, in nanoseconds.
     pub cpu_ns_per_request: f64,
     /// Connections that were opened, in the whole run.
@@ -294,6 +297,7 @@ impl Report {
             generator_cpu: share_of(record.cpu_ns_max),
             generator_cpu_s: cpu_ns / 1e9,
             generator_runnable: record.runnable_ns_max.map(share_of),
+            generator_waited: record.wait_ns_max.map(share_of),
             cpu_ns_per_request: cpu_ns / (ok + failed).max(1) as f64,
             connections_opened: record.opened,
             connections_held: record.held,
