@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bolide.load import search, threshold
+from bolide.errors import Error
+from bolide.load import command, search, threshold
 from bolide.load.run import Outcome
 from load.samples import LATENCY, report
 
@@ -169,6 +170,96 @@ def test_data_for_machines() -> None:
     assert data["trials"][2] == {
         "rate_per_s": 4000.0,
         "holds": False,
+        "is_valid": True,
         "reason": "p99 is 12.9 ms",
         "value": pytest.approx(12_903, rel=1e-3),
     }
+
+
+def spoilt(kind: str, spoils: Callable[[int, float], bool]) -> Callable[[float], Outcome]:
+    """Make a server for 3,100/s whose trials with these numbers and rates are not valid."""
+    good, count = server(3_100), 0
+
+    def measure(rate: float) -> Outcome:
+        nonlocal count
+        count += 1
+        found = good(rate).report
+        if spoils(count, rate):
+            # its latency is missed as well, which hides nothing
+            latency_us = LATENCY | {"p99": 1e6}
+            found |= {"invalid": ["agent b ..."], "invalid_kinds": [kind], "latency_us": latency_us}
+        return Outcome(found)
+
+    return measure
+
+
+def test_a_trial_that_is_not_valid_is_repeated() -> None:
+    found = find(spoilt("lost", lambda number, rate: number in (1, 2, 4)))
+    plain = find(server(3_100))
+    assert found.held and plain.held and found.held.rate_per_s == plain.held.rate_per_s
+    valid = [(each.rate_per_s, each.holds) for each in found.trials if not each.invalid]
+    assert valid == [(each.rate_per_s, each.holds) for each in plain.trials]
+    assert [each.rate_per_s for each in found.trials[:5]] == [1000, 1000, 1000, 2000, 2000]
+    assert found.is_confirmed and search.limit(found) == "server"
+    assert search.trial_text(found.trials[0], P99).startswith(
+        "trial 1: 1,000 requests/s is not valid: agent b ..."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "text"),
+    [
+        ("lost", "invalid", "the server's limit is not known"),
+        ("late", "invalid", "the server's limit is not known"),
+        ("processor", "generator", "this is the generator's limit: the server may do more"),
+    ],
+)
+def test_trials_that_are_not_valid_say_nothing_about_the_server(
+    kind: str, limit: str, text: str
+) -> None:
+    found = find(spoilt(kind, lambda number, rate: rate > 1_500))
+    assert [each.rate_per_s for each in found.trials] == [1000, 2000, 2000, 2000]
+    assert found.held is not None and found.held.rate_per_s == 1000
+    assert found.failed is None and not found.is_confirmed
+    assert (search.limit(found), search.as_data(found)["limit"]) == (limit, limit)
+    last = search.result_text(found)[-1]
+    assert last.startswith("no result of 3 trials at 2,000 requests/s is valid (agent b ...); ")
+    assert text in last and "server's limit:" not in last
+    assert [each["is_valid"] for each in search.as_data(found)["trials"]] == [True] + [False] * 3
+
+
+def test_agents_that_got_too_few_responses_are_evidence() -> None:
+    found = find(server(1e9, achieved_share=0.98, invalid=["agent b ..."], invalid_kinds=["share"]))
+    assert found.held is None and found.unmeasured is None
+    assert {each.reason for each in found.trials} == {"agent b ..."}
+
+
+def test_a_trial_that_cannot_be_run_leaves_the_others() -> None:
+    good = server(1e6)
+
+    def measure(rate: float) -> Outcome:
+        if rate > 1_500:
+            raise Error("agent b: it executes another run")
+        return good(rate)
+
+    found = find(measure)
+    assert found.held is not None and found.held.rate_per_s == 1000
+    data = search.as_data(found)
+    assert (data["limit"], data["ended"]) == ("invalid", "agent b: it executes another run")
+    assert search.result_text(found)[-1] == (
+        "the next trial could not be run (agent b: it executes another run); "
+        "the server's limit is not known"
+    )
+    with pytest.raises(Error, match="executes another run"):
+        find(measure, 2_000)
+
+
+def test_the_exit_code_of_a_search_that_is_not_valid() -> None:
+    lost = find(spoilt("lost", lambda number, rate: rate > 1_500))
+    assert command._exit_code_of_search(lost, []) == 4
+    assert command._exit_code_of_search(lost, [threshold.read("p99 < 1us")]) == 1
+    nothing = find(spoilt("lost", lambda number, rate: True))
+    assert nothing.held is None and len(nothing.trials) == 3
+    assert command._exit_code_of_search(nothing, []) == 4
+    assert command._exit_code_of_search(find(server(3_100)), []) == 0
+    assert command._exit_code_of_search(find(server(1e9, achieved_share=0.5)), []) == 1

@@ -192,12 +192,22 @@ def _find(
     _print(result, output, conditions, where, find=search.as_data(found))
     if not output["as_json"]:
         _echo("\n" + "\n".join(search.result_text(found)))
+    return _exit_code_of_search(found, conditions)
+
+
+def _exit_code_of_search(found: search.Search, conditions: list[Threshold]) -> int:
+    """Report on standard error what ended it early; return the exit code."""
+    if found.ended:
+        click.echo(f"bolide: the search ended: {found.ended}", err=True)
     if found.interrupted:
         return EXIT_INTERRUPTED
+    is_invalid = bool(found.ended or found.unmeasured)
     if found.held:
-        return _exit_code(run.Outcome(found.held.report), conditions)
-    has_any = any(has_responses(trial.report) for trial in found.trials)
-    return EXIT_NOT_MET if has_any else EXIT_NO_RESPONSE
+        code = _exit_code(run.Outcome(found.held.report), conditions)
+        return code or (EXIT_INVALID if is_invalid else 0)
+    if not any(has_responses(trial.report) for trial in found.trials):
+        return EXIT_NO_RESPONSE
+    return EXIT_INVALID if is_invalid else EXIT_NOT_MET
 
 
 def _print(

@@ -4,6 +4,9 @@ Every trial is an open loop at a constant rate, so latency counts from the momen
 was due. The rate doubles until one fails (or halves until one holds), then the gap is halved until
 it is small. A single bad trial may be caused by another process: a rate fails if two of at most
 three trials fail, and the resulting rate has been tried three times.
+
+A trial whose result is not valid (of a fleet that lost an agent, say) is no evidence about the
+server: it is repeated, and if that does not help, the search ends without a limit of the server.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bolide.errors import Error
 from bolide.load import verdict
 from bolide.load.run import Outcome
 from bolide.load.threshold import Threshold
@@ -25,6 +29,8 @@ GAP = 1.05
 """The search ends when the lowest rate that failed is within this factor of the best that held."""
 TRIALS_A_RATE = 3
 TRIALS_MAX = 60
+INVALID_TRIALS_MAX = 3
+"""So many trials in turn that are not valid end the search."""
 FAILED_SHARE_MAX = 0.001
 """A trial with more failures does not hold, whatever its latency."""
 HOPELESS_SHARE = 0.9
@@ -43,6 +49,8 @@ class Trial:
     holds: bool
     reason: str
     is_hopeless: bool
+    invalid: str = ""
+    """Why it is no evidence; it does not hold then, and it does not fail either."""
 
 
 @dataclass(slots=True)
@@ -54,24 +62,26 @@ class Search:
     is_sleepless: bool = False
     is_confirmed: bool = False
     interrupted: Trial | None = None
+    ended: str = ""
+    """Why a trial could not be run, which ended the search."""
 
     def at(self, rate_per_s: float) -> list[Trial]:
-        """Return the trials at a rate."""
-        return [each for each in self.trials if each.rate_per_s == rate_per_s]
+        """Return the trials at a rate that are evidence."""
+        return [each for each in self.trials if each.rate_per_s == rate_per_s and not each.invalid]
 
     def holds(self, rate_per_s: float) -> bool | None:
-        """Return whether a rate holds; None while its trials contradict each other."""
+        """Return whether a rate holds; None while its trials do not say it."""
         trials = self.at(rate_per_s)
         held = sum(trial.holds for trial in trials)
         if any(trial.is_hopeless for trial in trials) or len(trials) - held > 1:
             return False
-        return True if held == len(trials) or held > 1 else None
+        return True if trials and (held == len(trials) or held > 1) else None
 
     @property
     def failed(self) -> Trial | None:
         """The last failure at the lowest rate that fails."""
         failed = [each for each in self.trials if self.holds(each.rate_per_s) is False]
-        failures = [each for each in failed if not each.holds]
+        failures = [each for each in failed if not (each.holds or each.invalid)]
         return min(reversed(failures), key=lambda each: each.rate_per_s, default=None)
 
     @property
@@ -82,12 +92,23 @@ class Search:
         candidates = [each for each in reversed(held) if each.rate_per_s < below]
         return max(candidates, key=lambda each: each.rate_per_s, default=None)
 
+    @property
+    def unmeasured(self) -> Trial | None:
+        """The last trial, if none of the last ones was valid, which ends the search."""
+        last = self.trials[-INVALID_TRIALS_MAX:]
+        is_end = len(last) == INVALID_TRIALS_MAX and all(each.invalid for each in last)
+        return last[-1] if is_end else None
+
     def next_rate(self, start_per_s: float) -> float | None:
         """Return the rate to try next; None if the search is complete."""
         if not self.trials:
             return start_per_s
         last, held, failed = self.trials[-1], self.held, self.failed
-        if len(self.trials) >= TRIALS_MAX or (held is None and not last.report["ok"]):
+        if len(self.trials) >= TRIALS_MAX or self.unmeasured:
+            return None
+        if last.invalid:
+            return last.rate_per_s
+        if held is None and not last.report["ok"]:
             return None
         if self.holds(last.rate_per_s) is None:
             return last.rate_per_s
@@ -103,12 +124,15 @@ class Search:
 
     def add(self, rate_per_s: float, report: Report) -> Trial:
         """Evaluate a trial and add it."""
-        reason = failure(self.threshold, report)
+        invalid = _invalidity(report)
+        reason = invalid or failure(self.threshold, report)
         share = report["achieved_share"]
         is_hopeless = not report["ok"] or (share is not None and share < HOPELESS_SHARE)
+        is_hopeless = is_hopeless and not invalid
         number = len(self.trials) + 1
-        self.trials.append(Trial(number, rate_per_s, report, not reason, reason, is_hopeless))
-        return self.trials[-1]
+        trial = Trial(number, rate_per_s, report, not reason, reason, is_hopeless, invalid)
+        self.trials.append(trial)
+        return trial
 
 
 def find(
@@ -120,16 +144,37 @@ def find(
 ) -> Search:
     """Search; `measure` runs a rate, and `show_trial` is called with each trial.
 
-    An interrupted trial ends the search and is not evaluated.
+    An interrupted trial ends the search and is not evaluated. So does one that cannot be run, if
+    there are others, whose results would be lost otherwise.
+
+    Raises:
+        Error: the first trial cannot be run.
     """
     search = Search(threshold, is_sleepless=is_sleepless)
     while (rate := search.next_rate(start_per_s)) is not None:
-        outcome = measure(rate)
+        try:
+            outcome = measure(rate)
+        except Error as error:
+            if not search.trials:
+                raise
+            search.ended = str(error)
+            break
         if outcome.was_interrupted:
             search.interrupted = Trial(0, rate, outcome.report, False, "interrupted", False)
             break
         show_trial(search.add(rate, outcome.report))
     return search
+
+
+def _invalidity(report: Report) -> str:
+    """Return why a trial is no evidence about the server, "" if it is.
+
+    Agents that had time left and did not get their share of responses are evidence.
+    """
+    kinds = set(report.get("invalid_kinds") or ())
+    if not report.get("invalid") or kinds == {verdict.SHARE}:
+        return ""
+    return str(report["invalid"][0])
 
 
 def failure(threshold: Threshold, report: Report) -> str:
@@ -150,7 +195,16 @@ def failure(threshold: Threshold, report: Report) -> str:
 
 
 def limit(search: Search) -> str:
-    """Return what limited the rate when the search ended: "server", "generator" or "none"."""
+    """Return what limited the rate when the search ended.
+
+    It is "server", "generator", "none", or "invalid" if trials that were not valid, or could not be
+    run, ended the search.
+    """
+    if search.ended:
+        return "invalid"
+    if search.unmeasured:
+        kinds = set(search.unmeasured.report.get("invalid_kinds") or ())
+        return "generator" if kinds <= {verdict.PROCESSOR, verdict.SHARE} and kinds else "invalid"
     if search.failed is None:
         return "none"
     report = search.failed.report
@@ -172,6 +226,8 @@ def _has_no_time(report: Report) -> bool:
 def trial_text(trial: Trial, threshold: Threshold) -> str:
     """Format a trial in one line."""
     result = "holds" if trial.holds else f"fails: {trial.reason}"
+    if trial.invalid:
+        result = f"is not valid: {trial.invalid}"
     value = threshold.value_text(trial.report) if trial.holds else ""
     seconds = _seconds_held(trial.report, threshold)
     details = ", ".join(part for part in (value, seconds) if part)
@@ -183,10 +239,14 @@ def result_text(search: Search) -> list[str]:
     """Format the result, its certainty, and why the search ended."""
     held, failed = search.held, search.failed
     if held is None:
-        lowest = f"{failed.rate_per_s:,.0f} requests/s: {failed.reason}" if failed else "no trial"
-        return [f"no rate was found that meets {search.threshold.text}; the lowest tried, {lowest}"]
+        last = search.unmeasured or failed
+        lowest = f"{last.rate_per_s:,.0f} requests/s: {last.reason}" if last else "no trial"
+        first = f"no rate was found that meets {search.threshold.text}; the lowest tried, {lowest}"
+        return [first, *_early_end(search)]
     lines = [f"{held.rate_per_s:,.0f} requests/s meet {search.threshold.text}", _sureness(search)]
-    if failed:
+    if early := _early_end(search):
+        lines += early
+    elif failed:
         limited_by = {
             "server": "the server's limit: the generator had time left and sent on time",
             "generator": "the generator's limit: the server may do more; see --threads, --cpus",
@@ -196,6 +256,22 @@ def result_text(search: Search) -> list[str]:
     else:
         lines.append("no rate failed, so the limit is not known")
     return lines
+
+
+def _early_end(search: Search) -> list[str]:
+    """Describe what ended a search that says nothing about the server; nothing otherwise."""
+    if search.ended:
+        why = f"the next trial could not be run ({search.ended})"
+        return [f"{why}; the server's limit is not known"]
+    if search.unmeasured is None:
+        return []
+    what = {
+        "generator": "this is the generator's limit: the server may do more; use more agents",
+        "invalid": "the server's limit is not known",
+    }[limit(search)]
+    rate = f"{search.unmeasured.rate_per_s:,.0f} requests/s"
+    times = f"no result of {INVALID_TRIALS_MAX} trials at {rate} is valid"
+    return [f"{times} ({search.unmeasured.reason}); {what}"]
 
 
 def as_data(search: Search) -> dict[str, Any]:
@@ -208,10 +284,12 @@ def as_data(search: Search) -> dict[str, Any]:
         "trials_at_rate": _times_held(search)[1],
         "is_confirmed": search.is_confirmed,
         "limit": limit(search),
+        "ended": search.ended or None,
         "trials": [
             {
                 "rate_per_s": each.rate_per_s,
                 "holds": each.holds,
+                "is_valid": not each.invalid,
                 "reason": each.reason,
                 "value": search.threshold.finite_value(each.report),
             }

@@ -26,6 +26,9 @@ FAIRNESS_MIN = 0.5
 """Jain's index below which a few connections had nearly all responses: k of n have k/n."""
 RESPONSES_MIN = 10
 """Responses per connection from which on they should be even."""
+PROCESSOR, SHARE = "processor", "share"
+"""Kinds of reasons why the result of a fleet is not valid, of those that a search has to know: an
+agent had no time left, and one did less than its share."""
 LAG_US = 1_000.0
 """From this value, the generator's own lateness affects latencies of milliseconds."""
 
