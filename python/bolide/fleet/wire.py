@@ -6,12 +6,16 @@ another one, so the messages may change with every version; the envelope never d
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from bolide import _core
 from bolide.errors import Error
 
-SCHEMA = 1
+SCHEMA = 2
+PIECE_CHARS = 1 << 18
+"""A result is fetched in pieces: it has every second of a run with its histogram."""
 
 
 class VersionError(Error):
@@ -104,6 +108,18 @@ class Order(_Struct, frozen=True, kw_only=True):
         return each * self.threads + first
 
     @property
+    def own_rate_per_s(self) -> float | None:
+        """The highest rate of this agent; None if nothing limits it."""
+        rates: list[float | None] = [self.rate_per_s]
+        if self.stages:
+            rates = [each.rate_per_s for each in self.stages]
+            rates += [each.start_rate_per_s or 0.0 for each in self.stages]
+        known = [each for each in rates if each is not None]
+        if len(known) < len(rates):
+            return None
+        return max(known) * self.threads / self.threads_all
+
+    @property
     def length_s(self) -> float | None:
         """The planned seconds with the warm-up; None if a number of requests ends the run."""
         if self.stages:
@@ -115,6 +131,12 @@ class _Message(_Struct, frozen=True, kw_only=True, tag_field="kind"):
     """A message, with its kind."""
 
 
+class Greet(_Message, frozen=True, kw_only=True, tag="greet"):
+    """Begins a session whose messages are sealed (`seal.py`); `nonce` is one of the coordinator."""
+
+    nonce: str
+
+
 class Hello(_Message, frozen=True, kw_only=True, tag="hello"):
     """Asks who the agent is."""
 
@@ -124,7 +146,10 @@ class Clock(_Message, frozen=True, kw_only=True, tag="clock"):
 
 
 class Prepare(_Message, frozen=True, kw_only=True, tag="prepare"):
-    """Asks for a generator whose connections are open; `run` names it from now on."""
+    """Asks for a generator whose connections are open; `run` names it from now on.
+
+    The reply does not wait for it.
+    """
 
     run: str
     order: Order
@@ -151,23 +176,34 @@ class Stop(_Message, frozen=True, kw_only=True, tag="stop"):
 
 
 class Fetch(_Message, frozen=True, kw_only=True, tag="fetch"):
-    """Asks for the result, after which the run is forgotten."""
+    """Asks for a piece of the result, which the agent keeps until `Forget`."""
 
     run: str
+    offset: int
 
 
 class Forget(_Message, frozen=True, kw_only=True, tag="forget"):
-    """Ends a run without a result."""
+    """Ends a run, or frees its result."""
 
     run: str
 
 
+class Greeting(_Message, frozen=True, kw_only=True, tag="greeting"):
+    """The reply to `Greet`: the agent's own nonce, and a code for which it needs the secret."""
+
+    nonce: str
+    code: str
+
+
 class Limits(_Struct, frozen=True, kw_only=True):
-    """What an agent was started with; `allowed` are networks."""
+    """What an agent was started with; `allowed` are networks, `ports` empty if all are allowed."""
 
     allowed: list[str]
+    ports: list[int]
     connections_max: int
+    threads_max: int
     duration_s_max: float
+    rate_per_s_max: float | None
 
 
 class Description(_Message, frozen=True, kw_only=True, tag="description"):
@@ -189,7 +225,9 @@ class Time(_Message, frozen=True, kw_only=True, tag="time"):
 
 
 class State(_Message, frozen=True, kw_only=True, tag="state"):
-    """The state of a run: "opening", "ready", "running", "done" or "failed" with the reason.
+    """The state of a run: "preparing", "opening", "ready", "running", "done" or "failed".
+
+    With "failed" there is the reason.
 
     `snapshot` is what `_core.merged_progress` takes.
     """
@@ -199,12 +237,19 @@ class State(_Message, frozen=True, kw_only=True, tag="state"):
     reason: str = ""
 
 
-class Result(_Message, frozen=True, kw_only=True, tag="result"):
-    """The counts of a run that has ended, in the form that `_core.merged_report` takes."""
+class Part(_Message, frozen=True, kw_only=True, tag="part"):
+    """A piece of the counts of a run; there is none if the run has not ended.
 
-    record: str
-    was_cut: bool
-    """The agent's own limit ended it."""
+    All pieces together, `total` characters, have the form that `_core.merged_report` takes.
+    """
+
+    has_ended: bool
+    piece: str
+    total: int
+    ended: str
+    """At what, or why, the agent itself ended the load; empty if it did not."""
+    target: str
+    """The address that was loaded: a name may have another one on each agent."""
 
 
 class Done(_Message, frozen=True, kw_only=True, tag="forgotten"):
@@ -217,22 +262,78 @@ class Refusal(_Message, frozen=True, kw_only=True, tag="refusal"):
     reason: str
 
 
-Question = Hello | Clock | Prepare | Begin | Look | Stop | Fetch | Forget
-Reply = Description | Time | State | Result | Done | Refusal
+_SHOWN: dict[type[object], tuple[str, ...]] = {
+    Description: ("name", "host", "kernel", "processor", "python"),
+    State: ("reason",),
+    Part: ("ended", "target"),
+    Refusal: ("reason",),
+}
+"""Texts of replies that users see."""
+
+Question = Greet | Hello | Clock | Prepare | Begin | Look | Stop | Fetch | Forget
+Reply = Greeting | Description | Time | State | Part | Done | Refusal
 
 
-class _Envelope(msgspec.Struct, frozen=True):
+class Seal(_Struct, frozen=True, kw_only=True):
+    """What proves where a message comes from: `seal.py` explains it."""
+
+    session: str
+    number: int
+    code: str
+
+
+class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is around every message, in all versions."""
 
     schema: int
     version: str
     message: msgspec.Raw
+    seal: Seal | None = None
+
+    def sealed(self, seal: Seal) -> bytes:
+        """Return the bytes of the same message with a seal."""
+        return msgspec.json.encode(msgspec.structs.replace(self, seal=seal))
+
+
+def printable(text: str) -> str:
+    """Return a text of another machine in one line, without what a terminal would obey."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def encode(message: Question | Reply) -> bytes:
     """Return the bytes of a message."""
-    inner = msgspec.Raw(msgspec.json.encode(message))
-    return msgspec.json.encode(_Envelope(SCHEMA, _core.__version__, inner))
+    return msgspec.json.encode(enveloped(message))
+
+
+def enveloped(message: Question | Reply) -> Envelope:
+    """Put a message into its envelope."""
+    return Envelope(SCHEMA, _core.__version__, msgspec.Raw(msgspec.json.encode(message)))
+
+
+def envelope(octets: bytes) -> Envelope:
+    """Read what is around a message.
+
+    Raises:
+        VersionError: it has another version.
+        Error: it is no message.
+    """
+    found: Envelope = _decoded(octets, Envelope)
+    if (found.schema, found.version) != (SCHEMA, _core.__version__):
+        raise VersionError(
+            f"Bolide {printable(found.version)} instead of {_core.__version__}; install the same "
+            "version everywhere"
+        )
+    return found
+
+
+def question_in(found: Envelope) -> Question:
+    """Read what a coordinator sent.
+
+    Raises:
+        Error: it is no message.
+    """
+    question: Question = _decoded(found.message, Question)
+    return question
 
 
 def question(octets: bytes) -> Question:
@@ -242,7 +343,7 @@ def question(octets: bytes) -> Question:
         VersionError: it has another version.
         Error: it is no message.
     """
-    return _decode(octets, Question)  # type: ignore[return-value,arg-type]
+    return question_in(envelope(octets))
 
 
 def reply(octets: bytes) -> Reply:
@@ -252,17 +353,13 @@ def reply(octets: bytes) -> Reply:
         VersionError: it has another version.
         Error: it is no message.
     """
-    return _decode(octets, Reply)  # type: ignore[return-value,arg-type]
+    found: Reply = _decoded(envelope(octets).message, Reply)
+    texts = {name: printable(getattr(found, name)) for name in _SHOWN.get(type(found), ())}
+    return msgspec.structs.replace(found, **texts) if texts else found
 
 
-def _decode(octets: bytes, kind: type[object]) -> object:
+def _decoded(octets: bytes | msgspec.Raw, kind: Any) -> Any:
     try:
-        envelope = msgspec.json.decode(octets, type=_Envelope)
-        if (envelope.schema, envelope.version) != (SCHEMA, _core.__version__):
-            raise VersionError(
-                f"Bolide {envelope.version} instead of {_core.__version__}; install the same "
-                "version everywhere"
-            )
-        return msgspec.json.decode(envelope.message, type=kind)
+        return msgspec.json.decode(octets, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Error(f"a message between coordinator and agent is malformed: {error}") from None
