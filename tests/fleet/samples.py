@@ -61,7 +61,14 @@ def order(**changes: Any) -> wire.Order:
 
 def description(name: str = "a") -> wire.Description:
     """Make an agent's description."""
-    limits = wire.Limits(allowed=["127.0.0.0/8"], connections_max=10, duration_s_max=5.0)
+    limits = wire.Limits(
+        allowed=["127.0.0.0/8"],
+        ports=[],
+        connections_max=10,
+        threads_max=4,
+        duration_s_max=5.0,
+        rate_per_s_max=None,
+    )
     return wire.Description(
         name=name,
         host="h",
@@ -79,6 +86,7 @@ def member(name: str = "a", **changes: Any) -> Member:
     given = {
         "connections_max": 50,
         "generator_runnable": 0.6,
+        "generator_waited": 0.1,
         "start_late_us": 100.0,
         "achieved_share": None,
     }

@@ -10,7 +10,7 @@ import pytest
 
 from bolide.errors import ConfigError, Error
 from bolide.fleet.limits import Limits, RefusedError, network
-from fleet.samples import order
+from fleet.samples import REQUEST, order
 
 
 @pytest.fixture
@@ -87,13 +87,47 @@ def test_a_server_that_is_not_there_is_no_refusal() -> None:
             {"duration_s": None, "stages": [{"duration_s": 6.0, "rate_per_s": 5.0}] * 2},
             "12.0 s are longer",
         ),
+        ({"threads": 5, "threads_all": 10}, "5 threads are more than its --threads-max 4"),
+        ({"pipeline_depth": 1_001}, "1,001 requests at a time on a connection are more than"),
+        ({"streams": 1_001}, "1,001 requests at a time on a connection are more than the 1,000"),
+        (
+            {"requests": [REQUEST | {"content": bytes(33 << 20)}] * 2},
+            "69,206,016 bytes of content are more than the 67,108,864",
+        ),
+        ({"port": 82}, r"port 82 is not one that it may load \(--port\): 81, 443"),
+        ({"rate_per_s": 200.2}, "100.1 requests/s are more than its --rate-max 100.0"),
+        ({"rate_per_s": None}, "a load without a rate may exceed its --rate-max; give --rate"),
+        (
+            {"duration_s": None, "stages": [{"duration_s": 1.0, "connections": 5}]},
+            "a load without a rate may exceed its --rate-max",
+        ),
+        (
+            {
+                "duration_s": None,
+                "stages": [{"duration_s": 1.0, "start_rate_per_s": 202.0, "rate_per_s": 5.0}],
+            },
+            "101.0 requests/s are more than its --rate-max 100.0",
+        ),
     ],
 )
 def test_an_order_beyond_a_limit_is_refused(changes: dict[str, Any], message: str) -> None:
-    limits = Limits(connections_max=50, duration_s_max=10.0)
-    limits.check(order())
+    limits = Limits(
+        connections_max=50,
+        duration_s_max=10.0,
+        threads_max=4,
+        ports=frozenset({81, 443}),
+        rate_per_s_max=100.0,
+    )
+    limits.check(order(rate_per_s=200.0))
     with pytest.raises(RefusedError, match=message):
-        limits.check(order(**changes))
+        limits.check(order(**({"rate_per_s": 200.0} | changes)))
+
+
+def test_without_options_the_rate_and_the_ports_are_free() -> None:
+    limits = Limits()
+    limits.check(order(port=1, rate_per_s=1e9))
+    limits.check(order(rate_per_s=None))
+    assert limits.threads_max >= 4
 
 
 def test_a_number_of_requests_has_no_planned_end() -> None:
