@@ -6,13 +6,17 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from bolide.fleet import clock
+from bolide.fleet.agent import Agent
+from bolide.fleet.limits import Limits
+from fleet.in_process import LocalLink
 from support.server import Server, Start, clean_environ
 
 Process = TypeVar("Process", bound=Server)
@@ -122,6 +126,28 @@ def load(tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
         return done.returncode, done.stdout, done.stderr
 
     return load
+
+
+@pytest.fixture
+def links() -> Iterator[Callable[..., LocalLink]]:
+    """Return a function that makes a link to agents with these clocks, ahead by nanoseconds."""
+    made: list[LocalLink] = []
+
+    def link(
+        *clocks: Callable[[], int],
+        limits: Mapping[int, Limits] | None = None,
+        secret: bytes | None = None,
+    ) -> LocalLink:
+        agents = {
+            f"tcp://{n}": Agent(f"n{n}", (limits or {}).get(n, Limits()), each, secret)
+            for n, each in enumerate(clocks or (clock.now_ns,))
+        }
+        made.append(LocalLink(agents))
+        return made[-1]
+
+    yield link
+    for each in made:
+        each.close()
 
 
 def counts(server: Server) -> dict[str, int]:

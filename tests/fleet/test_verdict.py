@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from bolide.fleet.clock import Offset
-from bolide.fleet.verdict import reasons, skew
+from bolide.fleet.verdict import Member, late_s_max, skew
+from bolide.fleet.verdict import reasons as reasons_of
 from fleet.samples import member, order
+
+
+def reasons(members: list[Member], **more: bool) -> list[str]:
+    """Return the sentences."""
+    return [each.text for each in reasons_of(members, **more)]
 
 
 def test_a_fleet_that_did_its_share_is_valid() -> None:
@@ -25,15 +31,21 @@ def test_a_fleet_that_did_its_share_is_valid() -> None:
             "agent a was CPU-bound: its busiest thread worked 97% of the time",
         ),
         (
-            {"generator_cpu": 0.3, "generator_runnable": 0.99},
-            "agent a was CPU-bound: its busiest thread worked 30% of the time and waited for a "
-            "processor 69%",
+            {"generator_cpu": 0.3, "generator_runnable": 0.99, "generator_waited": 0.69},
+            "agent a was CPU-bound: its busiest thread worked 30% of the time, and one waited for "
+            "a processor 69%",
+        ),
+        # Another thread than the busiest one waited.
+        (
+            {"generator_cpu": 0.6, "generator_runnable": 0.6, "generator_waited": 0.35},
+            "agent a was CPU-bound: its busiest thread worked 60% of the time, and one waited for "
+            "a processor 35%",
         ),
         ({"generator_cpu": 0.96, "generator_runnable": None}, "agent a was CPU-bound"),
         (
-            {"generator_cpu": 0.1, "generator_runnable": 0.4},
-            "agent a was CPU-bound: its busiest thread worked 10% of the time and waited for a "
-            "processor 30%",
+            {"generator_cpu": 0.1, "generator_runnable": 0.4, "generator_waited": 0.3},
+            "agent a was CPU-bound: its busiest thread worked 10% of the time, and one waited for "
+            "a processor 30%",
         ),
         (
             {"achieved_share": 0.987, "offered_per_s": 2_000.0},
@@ -50,10 +62,35 @@ def test_an_agent_that_was_not_sound(changes: dict[str, Any], reason: str) -> No
 def test_an_agent_that_was_lost_or_cut() -> None:
     lost, cut = member("a"), member("b")
     lost.report, lost.lost = None, "it cannot be reached"
-    cut.was_cut = True
-    assert reasons([lost, cut]) == [
-        "agent a was lost: it cannot be reached",
-        "agent b ended the load at its --duration-max",
+    cut.ended = "at its --duration-max"
+    assert reasons_of([lost, cut]) == [
+        ("lost", "agent a was lost: it cannot be reached"),
+        ("ended", "agent b ended the load at its --duration-max"),
+    ]
+
+
+def test_each_reason_has_a_kind() -> None:
+    late, busy = member("a", start_late_us=150_000.0), member("b", generator_cpu=0.99)
+    short = member("c", achieved_share=0.9, offered_per_s=10.0)
+    assert [each.kind for each in reasons_of([late, busy, short])] == ["late", "processor", "share"]
+
+
+def test_a_short_load_starts_less_late() -> None:
+    assert late_s_max(order(duration_s=None, requests_total=5)) == 0.1
+    assert late_s_max(order(duration_s=100.0)) == late_s_max(order(duration_s=5.0)) == 0.1
+    assert late_s_max(order(duration_s=2.0, warm_up_s=1.0)) == pytest.approx(0.06)
+    assert late_s_max(order(duration_s=0.1)) == 0.02
+    short = member("a", start_late_us=45_000.0)  # of 2 s
+    assert reasons([short]) == ["agent a started 45.0 ms late"]
+    short.order = order(duration_s=3.0)
+    assert reasons([short]) == []
+
+
+def test_a_clock_that_was_not_read_again_is_a_reason() -> None:
+    unchecked = member("a")
+    unchecked.unchecked = "it did not respond for 5 s"
+    assert reasons([unchecked]) == [
+        "the clock of agent a was not read after the run: it did not respond for 5 s"
     ]
 
 
@@ -81,6 +118,12 @@ def test_a_sleepless_generator_is_always_busy() -> None:
     busy = member("a", generator_cpu=1.0)
     busy.order = order(is_sleepless=True)
     assert reasons([busy]) == []
+    assert busy.report is not None
+    busy.report["generator_waited"] = 0.26
+    assert reasons([busy]) == [
+        "agent a was CPU-bound: its busiest thread worked 100% of the time, and one waited for a "
+        "processor 26%"
+    ]
 
 
 def test_the_skew_has_the_uncertainty_of_two_clocks() -> None:

@@ -11,44 +11,71 @@ from pathlib import Path
 
 from bolide.errors import Error
 from bolide.fleet import clock, wire
-from bolide.fleet.generator import Assignment
-from bolide.fleet.job import PREPARED_S_MAX, Job
+from bolide.fleet.job import PREPARED_S_MAX, RECORD_S, Job
 from bolide.fleet.limits import Limits
+from bolide.fleet.seal import Guard, Stamp
 
 
 class Agent:
     """One agent, which executes one run at a time."""
 
-    def __init__(self, name: str, limits: Limits, now_ns: Callable[[], int] = clock.now_ns) -> None:
+    def __init__(
+        self,
+        name: str,
+        limits: Limits,
+        now_ns: Callable[[], int] = clock.now_ns,
+        secret: bytes | None = None,
+    ) -> None:
         self.name = name
         self.limits = limits
+        self.has_secret = secret is not None
+        self._guard = Guard(secret)
         self._now_ns = now_ns
         self._job: Job | None = None
         self._turn = asyncio.Lock()
 
     async def respond(self, octets: bytes) -> bytes:
-        """Respond to one message; a mistake of the coordinator is a refusal."""
+        """Respond to one message; a mistake of the coordinator is a refusal, and so is one of ours.
+
+        Dask would report only that there was an exception.
+        """
+        stamp: Stamp | None = None
+        found: wire.Reply
         try:
-            question = wire.question(octets)
-            # The clock is read at once, whatever else goes on.
-            if isinstance(question, wire.Clock):
-                return wire.encode(wire.Time(now_ns=self._now_ns()))
-            async with self._turn:
-                return wire.encode(await self._reply(question))
+            envelope = wire.envelope(octets)
+            if envelope.seal is not None:
+                stamp = self._guard.check(envelope)
+            asked = wire.question_in(envelope)
+            if isinstance(asked, wire.Greet):
+                return wire.encode(self._guard.greet(asked.nonce))
+            if stamp is None:
+                self._guard.check(envelope)
+            found = await self._respond(asked)
         except wire.VersionError as error:
-            return wire.encode(wire.Refusal(reason=f"the coordinator has {error}"))
+            found = wire.Refusal(reason=f"the coordinator has {error}")
         except Error as error:
-            return wire.encode(wire.Refusal(reason=str(error)))
+            found = wire.Refusal(reason=str(error))
+        except Exception as error:
+            found = wire.Refusal(reason=f"it failed: {type(error).__name__}: {error}")
+        return self._guard.sealed(found, stamp)
 
     async def close(self) -> None:
         """End what runs."""
         if self._job is not None:
-            await self._job.end()
+            await self._job.fail("the agent has ended")
+
+    async def _respond(self, question: wire.Question) -> wire.Reply:
+        # The clock is read at once, whatever else goes on.
+        match question:
+            case wire.Clock():
+                return wire.Time(now_ns=self._now_ns())
+            case wire.Hello():
+                return self._description()
+        async with self._turn:
+            return await self._reply(question)
 
     async def _reply(self, question: wire.Question) -> wire.Reply:
         match question:
-            case wire.Hello():
-                return self._description()
             case wire.Prepare(run=run, order=order):
                 return await self._prepare(run, order)
             case wire.Begin(run=run, at_ns=at_ns):
@@ -57,8 +84,8 @@ class Agent:
                 return _state(await self._found(run).ask(do="look", counts=counts))
             case wire.Stop(run=run):
                 return _state(await self._found(run).ask(do="stop"))
-            case wire.Fetch(run=run):
-                return await self._fetch(self._found(run))
+            case wire.Fetch(run=run, offset=offset):
+                return await self._fetch(self._found(run), offset)
             case wire.Forget(run=run):
                 await self._found(run).end()
                 return wire.Done()
@@ -71,16 +98,14 @@ class Agent:
         return self._job
 
     async def _prepare(self, run: str, order: wire.Order) -> wire.Reply:
-        if self._job is not None and self._job.is_ending:
+        if self._job is not None:
+            if not self._job.is_free:
+                raise Error("it executes another run")
             await self._job.end()
-        if self._job is not None and not self._job.is_ended:
-            raise Error("it executes another run")
         self.limits.check(order)
-        address = await asyncio.to_thread(self.limits.address_of, order.host, order.port)
-        job = Job(run, Assignment(order, str(address)), self.limits.duration_s_max)
-        await job.start()
-        self._job = job
-        return wire.State(phase="opening")
+        self._job = Job(run, order, self.limits)
+        self._job.start()
+        return wire.State(phase="preparing")
 
     async def _begin(self, job: Job, at_ns: int) -> wire.Reply:
         ours_ns = at_ns - self._now_ns() + clock.now_ns()
@@ -89,12 +114,18 @@ class Agent:
         job.begins(ours_ns)
         return _state(await job.ask(do="begin", at_ns=max(0, ours_ns)))
 
-    async def _fetch(self, job: Job) -> wire.Reply:
-        found = await job.ask(do="record")
-        if "record" not in found:
-            raise Error(found.get("reason") or "the run has not ended")
-        await job.end()
-        return wire.Result(record=found["record"], was_cut=job.was_cut)
+    async def _fetch(self, job: Job, offset: int) -> wire.Reply:
+        found = await job.ask(RECORD_S, do="record", offset=offset)
+        if found.get("phase") == "failed":
+            raise Error(found["reason"])
+        piece, total = found.get("piece", ""), found.get("total", 0)
+        return wire.Part(
+            has_ended="piece" in found,
+            piece=piece,
+            total=total,
+            ended=job.ended,
+            target=job.target,
+        )
 
     def _description(self) -> wire.Description:
         system = platform.uname()

@@ -1,7 +1,8 @@
 """A run of a fleet, with the interface of the generator on one machine (`bolide.load.run.Engine`).
 
 Every agent opens its connections first. When all are ready, each gets the same moment in the time
-of its own clock, at which it starts.
+of its own clock, at which it starts. An agent that is silent is asked again for as long as it keeps
+its load; then it is lost, and the others stop. `result.py` fetches what was counted.
 """
 
 from __future__ import annotations
@@ -10,27 +11,29 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from bolide import _core
 from bolide.errors import ConfigError, Error
-from bolide.fleet import clock, wire
-from bolide.fleet.clock import Offset, Sample
+from bolide.fleet import clock, result, wire
+from bolide.fleet.job import ABANDONED_S
 from bolide.fleet.link import PREPARE_S, REPLY_S, Link
 from bolide.fleet.order import orders
+from bolide.fleet.reply import Kind, expected, offset_of, offsets
 from bolide.fleet.verdict import Member, reasons, skew
 
 Plan = dict[str, Any]
-Kind = TypeVar("Kind", bound=wire.Reply)
 
-SAMPLES = 8
-"""Readings of each clock before a run, and after it."""
-OPENING_S = 10.0
-"""How long connections may take to open; the generator itself goes on after 3 s."""
+OPENING_S = 40.0
+"""How long an agent may take to resolve the target, start, and open its connections; the generator
+itself goes on 3 s after its start."""
 LEAD_S = 0.25
 """The start is at least this time away when the agents are notified."""
 LEAD_ROUND_TRIPS = 4
 POLL_S = 0.1
+SILENT_S_MAX = ABANDONED_S
+"""After this time the agent has ended the load, because it did not hear the coordinator."""
+RELEASE_S = 2.0
 
 
 class FleetEngine:
@@ -43,8 +46,9 @@ class FleetEngine:
         self._orders: dict[str, wire.Order] = {}
         for member, order in zip(self.members, orders(plan, len(self.members)), strict=True):
             member.order = self._orders[member.address] = order
-        self._snapshots: list[str] = []
+        self._snapshots: dict[str, str] = {}
         self._is_done = False
+        self._is_ending = False
         self._was_stopped = False
 
     def start(self) -> None:
@@ -54,8 +58,9 @@ class FleetEngine:
             ConfigError: an agent refuses.
             Error: an agent does not respond, or its connections do not open in time.
         """
+        names = {each.address: each.name for each in self.members}
         try:
-            for member, found in zip(self.members, self._offsets(), strict=True):
+            for member, found in zip(self.members, offsets(self._link, names), strict=True):
                 member.offset = found
             self._ask_all(self._prepare, wire.State, PREPARE_S)
             self._await_ready()
@@ -67,14 +72,17 @@ class FleetEngine:
                 wire.State,
             )
         except BaseException:
-            self._abort()
+            self._release()
             raise
+        now_s = time.monotonic()
+        for member in self.members:
+            member.heard_s = now_s
 
     def wait(self, timeout_s: float) -> bool:
         """Wait; return whether the run has ended on every agent that is not lost.
 
         Raises:
-            Error: no agent is left, or none can be reached.
+            Error: none can be reached any more.
         """
         end = time.monotonic() + timeout_s
         while True:
@@ -89,17 +97,21 @@ class FleetEngine:
     def stop(self) -> None:
         """End the run early."""
         if not self._is_done:
-            self._was_stopped = True
-            self._call(lambda each: wire.Stop(run=self._run))
+            self._is_ending = self._was_stopped = True
+            self._look()
 
     def progress(self) -> str:
-        """Return the progress of the fleet since the last call, as JSON."""
+        """Return the progress of the fleet since the last call, as JSON.
+
+        Raises:
+            Error: what an agent sent is malformed.
+        """
         states = self._call(lambda each: wire.Look(run=self._run, counts=True))
-        found = [each.snapshot for each in states if isinstance(each, wire.State)]
-        self._snapshots = [each for each in found if each is not None] or self._snapshots
-        if not self._snapshots:
-            raise Error(self._all_lost())
-        return _core.merged_progress(self._snapshots)
+        self._note_snapshots(states)
+        try:
+            return _core.merged_progress(list(self._snapshots.values()))
+        except ValueError as error:
+            raise Error(f"the progress that an agent sent is malformed: {error}") from None
 
     def report(self) -> str:
         """Return the report of the fleet, as JSON, with its agents and whether it is valid.
@@ -107,66 +119,70 @@ class FleetEngine:
         Raises:
             Error: there is no result of any agent.
         """
-        records = []
-        for member, result in zip(self.members, self._fetch(), strict=True):
-            if result is not None:
-                member.report = json.loads(_core.merged_report([result.record]))
-                member.was_cut = result.was_cut
-                records.append(result.record)
+        records = result.fetched(self._link, self._run, self.members)
         if not records:
+            self._release()
             raise Error(self._all_lost())
         self._measure_again()
+        self._release()
         report = json.loads(_core.merged_report(records))
-        invalid = reasons(self.members, was_interrupted=self._was_stopped)
-        return json.dumps(report | {"invalid": invalid, "fleet": self._as_data()})
+        found = reasons(self.members, was_interrupted=self._was_stopped)
+        invalid = {
+            "invalid": [each.text for each in found],
+            "invalid_kinds": list(dict.fromkeys(each.kind for each in found)),
+        }
+        return json.dumps(report | invalid | {"fleet": self._as_data()})
 
     def _prepare(self, member: Member) -> wire.Prepare:
         return wire.Prepare(run=self._run, order=self._orders[member.address])
 
     def _await_ready(self) -> None:
+        """Wait for all, while those that are ready hear that the coordinator is there."""
         end = time.monotonic() + OPENING_S
         while True:
-            states = self._ask_all(lambda each: wire.Look(run=self._run), wire.State)
-            for member, state in zip(self.members, states, strict=True):
+            states = self._ask_all(lambda each: wire.Look(run=self._run, counts=True), wire.State)
+            phases = dict(zip((each.name for each in self.members), states, strict=True))
+            for name, state in phases.items():
                 if state.phase == "failed":
-                    raise ConfigError(f"agent {member.name}: {state.reason}")
-            if all(state.phase in ("ready", "done") for state in states):
-                return
+                    raise ConfigError(f"agent {name}: {state.reason}")
+            late = [name for name, each in phases.items() if each.phase not in ("ready", "done")]
+            if not late:
+                return self._note_snapshots(states)
             if time.monotonic() > end:
-                raise Error(f"the fleet's connections did not open within {OPENING_S:.0f} s")
+                names = ", ".join(late)
+                raise Error(f"the connections of {names} did not open within {OPENING_S:.0f} s")
             time.sleep(POLL_S / 2)
 
     def _look(self) -> bool:
         """Ask for the states; return whether nothing runs any more.
 
-        If an agent is lost, the others stop: a part of a fleet is no measurement.
+        If an agent is lost, also if `progress` noticed it, the others stop: a part of a fleet is no
+        measurement. They are asked to until they have stopped, as one message may be lost.
         """
-        before = sum(bool(each.lost) for each in self.members)
-        states = self._call(lambda each: wire.Look(run=self._run))
-        for member, state in zip(self.members, states, strict=True):
-            if isinstance(state, wire.State) and state.phase == "failed":
-                member.lost = state.reason
-        lost = sum(bool(each.lost) for each in self.members)
-        if lost == len(self.members):
-            raise Error(self._all_lost())
-        if lost > before:
-            self._call(lambda each: wire.Stop(run=self._run))
-        running = (each for each in states if isinstance(each, wire.State))
-        return all(each.phase in ("done", "failed") for each in running)
+        self._is_ending |= any(each.lost for each in self.members)
+        look, stop = wire.Look(run=self._run), wire.Stop(run=self._run)
+        states = self._call(lambda each: stop if self._is_ending else look)
+        there = [each for each in self.members if not each.lost]
+        if not self._is_ending and len(there) < len(self.members):
+            return self._look()
+        phases = (each.phase if isinstance(each, wire.State) else "silent" for each in states)
+        lost = (bool(each.lost) for each in self.members)
+        return all(one or other == "done" for one, other in zip(lost, phases, strict=True))
 
-    def _fetch(self) -> list[wire.Result | None]:
-        results = self._call(lambda each: wire.Fetch(run=self._run))
-        return [each if isinstance(each, wire.Result) else None for each in results]
+    def _note_snapshots(self, states: Sequence[wire.Reply | None]) -> None:
+        for member, state in zip(self.members, states, strict=True):
+            if isinstance(state, wire.State) and state.snapshot is not None:
+                self._snapshots[member.address] = state.snapshot
 
     def _measure_again(self) -> None:
-        try:
-            for member, found in zip(self.members, self._offsets(), strict=True):
-                member.offset_after = found
-        except Error:
-            return  # of a lost agent, which is reported
-
-    def _offsets(self) -> list[Offset]:
-        return offsets(self._link, [each.address for each in self.members])
+        """Read the clocks of those that are there once more."""
+        for member in self.members:
+            if member.lost:
+                continue
+            try:
+                member.offset_after = offset_of(self._link, member.address, member.name)
+            except Error as error:
+                member.unchecked = str(error).removeprefix(f"agent {member.name}: ")
 
     def _ask_all(
         self,
@@ -185,105 +201,65 @@ class FleetEngine:
         return [expected(each.name, replies[each.address], kind) for each in self.members]
 
     def _call(self, question: Callable[[Member], wire.Question]) -> list[wire.Reply | None]:
-        """Ask every agent that is not lost; one that does not respond, or refuses, is lost."""
+        """Ask every agent that is not lost.
+
+        One that refuses, fails, or has left is lost at once, one that is silent after some time.
+        """
         asked = [each for each in self.members if not each.lost]
         replies = self._link.call({each.address: wire.encode(question(each)) for each in asked})
-        found: list[wire.Reply | None] = []
-        for member in self.members:
-            octets = replies.get(member.address)
-            if octets is None:
-                found.append(None)
+        found: dict[str, wire.Reply] = {}
+        silent: dict[str, str] = {}
+        for member in asked:
+            octets = replies[member.address]
+            if isinstance(octets, Exception) and not isinstance(octets, ConfigError):
+                silent[member.address] = str(octets)
                 continue
+            member.heard_s = time.monotonic()
             try:
-                found.append(expected(member.name, octets, wire.Reply))  # type: ignore[arg-type]
+                reply = expected(member.name, octets, wire.State)
+                if reply.phase == "failed":
+                    raise Error(reply.reason)
+                found[member.address] = reply
             except Error as error:
+                member.has_refused = True
                 member.lost = str(error).removeprefix(f"agent {member.name}: ")
-                found.append(None)
-        return found
+        if silent:
+            self._judge_silence(silent)
+        return [found.get(each.address) for each in self.members]
 
-    def _abort(self) -> None:
-        """End what has started already, without waiting for the result."""
+    def _judge_silence(self, silent: dict[str, str]) -> None:
+        """Decide which agents of those without a reply, and why, are lost."""
+        try:
+            there = self._link.agents()
+        except Error:  # as silent as they are; a scheduler that has ended shows in the next call
+            there = silent
+        for member in self.members:
+            why = silent.get(member.address)
+            if why is None:
+                continue
+            silent_s = time.monotonic() - member.heard_s
+            if member.address not in there:
+                member.has_refused = True
+                member.lost = why
+            elif silent_s > SILENT_S_MAX:
+                member.lost = f"it was silent for {silent_s:.0f} s ({why})"
+
+    def _release(self) -> None:
+        """End what there is on the agents, and free their results, where they can be reached."""
         forget = wire.encode(wire.Forget(run=self._run))
         try:
-            self._link.call({each.address: forget for each in self.members})
+            self._link.call({each.address: forget for each in self.members}, RELEASE_S)
         except Error:
             return
 
     def _all_lost(self) -> str:
-        texts = dict.fromkeys(each.lost for each in self.members if each.lost)
-        return f"all agents were lost, so there is no result: {'; '.join(texts) or 'no reason'}"
+        lost = (f"agent {each.name}: {each.lost}" for each in self.members if each.lost)
+        return f"all agents were lost, so there is no result: {'; '.join(lost) or 'no reason'}"
 
     def _as_data(self) -> dict[str, Any]:
         found = skew(self.members)
         return {
             "start_skew_us": found and found.between_ns / 1e3,
             "start_skew_uncertainty_us": found and found.uncertainty_ns / 1e3,
-            "agents": [_data_of(each) for each in self.members],
+            "agents": [result.as_data(each) for each in self.members],
         }
-
-
-def _data_of(member: Member) -> dict[str, Any]:
-    description, order = member.description, member.order
-    keys = (
-        "requests_per_s",
-        "ok",
-        "failed",
-        "unfinished",
-        "offered_per_s",
-        "achieved_share",
-        "generator_cpu",
-        "generator_runnable",
-        "connections_max",
-        "start_late_us",
-    )
-    return {
-        "name": member.name,
-        "host": description.host,
-        "processors": description.processors,
-        "processor": description.processor,
-        "kernel": description.kernel,
-        "python": description.python,
-        "threads": order and order.threads,
-        "connections": order and order.own_connections,
-        "clock_uncertainty_us": member.offset.uncertainty_ns / 1e3,
-        "lost": member.lost or None,
-        **{key: member.report and member.report[key] for key in keys},
-    }
-
-
-def offsets(link: Link, addresses: Sequence[str]) -> list[Offset]:
-    """Measure how far the clocks of agents are from ours.
-
-    Raises:
-        Error: an agent does not respond.
-    """
-    samples: dict[str, list[Sample]] = {address: [] for address in addresses}
-    octets = wire.encode(wire.Clock())
-    for _ in range(SAMPLES):
-        for address in addresses:
-            before_ns = clock.now_ns()
-            reply = link.call({address: octets})[address]
-            after_ns = clock.now_ns()
-            theirs = expected(address, reply, wire.Time)
-            samples[address].append(Sample(before_ns, theirs.now_ns, after_ns))
-    return [clock.offset(samples[address]) for address in addresses]
-
-
-def expected(name: str, octets: bytes | Exception, kind: type[Kind]) -> Kind:
-    """Read a reply of the agent with this name.
-
-    Raises:
-        ConfigError: it refuses.
-        Error: it does not respond, or with something else.
-    """
-    if isinstance(octets, Exception):
-        raise Error(f"agent {name}: {octets}")
-    try:
-        found = wire.reply(octets)
-    except wire.VersionError as error:
-        raise ConfigError(f"agent {name} has {error}") from None
-    if isinstance(found, wire.Refusal):
-        raise ConfigError(f"agent {name}: {found.reason}")
-    if not isinstance(found, kind):
-        raise Error(f"agent {name} sent {type(found).__name__} instead of {kind}")
-    return found

@@ -12,15 +12,23 @@ import msgspec
 from bolide.errors import Error
 from bolide.fleet import clock
 from bolide.fleet.generator import Assignment
+from bolide.fleet.limits import Limits
+from bolide.fleet.wire import Order
 
-LINE_BYTES_MAX = 1 << 28
-"""A result has every second of a run with its histogram."""
+LINE_BYTES_MAX = 1 << 22
+"""Several times what a line with a piece of a result has."""
 START_S = 20.0
 """How long Python may take to start a generator, on a machine that is busy."""
 REPLY_S = 5.0
+RECORD_S = 60.0
+"""How long a generator may take to write down a result of hours."""
 END_S = 5.0
 ABANDONED_S = 10.0
 """A coordinator asks several times per second; after this time without a question it is gone."""
+KEPT_S = 60.0
+"""After this time without a question, nobody fetches the result any more."""
+HUNG_S = 5.0
+"""How much longer a generator waits for its agent, which should have ended the load."""
 PREPARED_S_MAX = 60.0
 """How long connections may be open before the load starts."""
 DRAIN_S_MAX = 30.0
@@ -31,53 +39,46 @@ WATCH_S = 0.25
 class Job:
     """One run: its generator, and when it was asked for last."""
 
-    def __init__(self, run: str, assignment: Assignment, duration_s_max: float) -> None:
+    def __init__(self, run: str, order: Order, limits: Limits) -> None:
         self.run = run
-        self.was_cut = False
+        self.ended = ""
+        """At what, or why, the agent ended the load; the result is kept."""
+        self.target = ""
+        """The address of the server, once its name is resolved."""
+        self.is_abandoned = False
         self.reason = ""
-        """Why it was ended by the agent."""
-        self._assignment = assignment
-        self._duration_s_max = duration_s_max
+        """Why there is no generator any more."""
+        self._order = order
+        self._limits = limits
         self._created_s = self._heard_s = _now_s()
         self._begins_s: float | None = None
+        self._cut_s: float | None = None
+        self._is_done = False
+        self._number = 0
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._end: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Start the generator, which opens its connections.
+    def start(self) -> None:
+        """Resolve the target and start the generator, which opens its connections.
 
-        Raises:
-            Error: it refuses the order, or the machine lacks a resource.
+        This returns at once; what goes wrong is the error of the next question.
         """
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "bolide.fleet.generator",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=LINE_BYTES_MAX,
-            start_new_session=True,  # an interrupt of the terminal is the agent's
-        )
-        try:
-            first = await self._exchange(msgspec.json.encode(self._assignment), START_S)
-            if first["phase"] == "failed":
-                raise Error(first["reason"])
-        except Error:
-            await self.end()
-            raise
+        self._starting = asyncio.create_task(self._start())
         self._watch = asyncio.create_task(self._watch_over())
 
     @property
-    def is_ending(self) -> bool:
-        """Whether nobody needs the generator any more."""
-        return self._end is not None
+    def is_free(self) -> bool:
+        """Whether another run may take its place."""
+        has_exited = self._process is not None and self._process.returncode is not None
+        return self._end is not None or self.is_abandoned or has_exited
 
     @property
     def is_ended(self) -> bool:
         """Whether the generator is gone."""
-        return self._process is None or self._process.returncode is not None
+        return self._end is not None and self._end.done()
 
     def heard(self) -> None:
         """Note that the coordinator is there."""
@@ -87,13 +88,20 @@ class Job:
         """Note when the load begins, in the time of this machine's clock."""
         self._begins_s = at_ns / 1e9
 
-    async def ask(self, **line: Any) -> dict[str, Any]:
+    async def ask(self, timeout_s: float = REPLY_S, **line: Any) -> dict[str, Any]:
         """Have the generator respond to a line.
 
         Raises:
-            Error: it has ended, or does not respond.
+            Error: it has not started or has ended, or does not respond.
         """
-        return await self._exchange(json.dumps(line).encode())
+        if self._starting is not None and not self._starting.done():
+            if line["do"] == "look":
+                return {"phase": "preparing"}
+            raise Error("its generator has not started yet")
+        async with self._turn:
+            self._number += 1
+            octets = json.dumps(line | {"number": self._number}).encode()
+            return await self._exchange(octets, self._number, timeout_s)
 
     async def end(self) -> None:
         """End the generator, and wait for it. Several may call this."""
@@ -101,9 +109,42 @@ class Job:
             self._end = asyncio.create_task(self._end_process())
         await asyncio.shield(self._end)
 
+    async def fail(self, reason: str) -> None:
+        """End without a result, and say why to those that ask."""
+        self.reason = self.reason or reason
+        await self.end()
+
+    async def _start(self) -> None:
+        try:
+            await self._start_process()
+        except (Error, OSError) as error:
+            text = error.strerror if isinstance(error, OSError) else None
+            await self.fail(text or str(error))
+
+    async def _start_process(self) -> None:
+        host, port = self._order.host, self._order.port
+        self.target = str(await asyncio.to_thread(self._limits.address_of, host, port))
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "bolide.fleet.generator",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES_MAX,
+            start_new_session=True,  # an interrupt of the terminal is the agent's
+        )
+        run_s_max = self._run_s_max + 2 * END_S
+        given = Assignment(self._order, self.target, run_s_max, ABANDONED_S + HUNG_S)
+        first = await self._exchange(msgspec.json.encode(given), 0, START_S)
+        if first["phase"] == "failed":
+            raise Error(first["reason"])
+
     async def _end_process(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
+        tasks = {each for each in (self._watch, self._starting) if each is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         process = self._process
         if process is None:
             return
@@ -115,51 +156,68 @@ class Job:
             process.kill()
             await process.wait()
 
-    async def _exchange(self, line: bytes, timeout_s: float = REPLY_S) -> dict[str, Any]:
-        async with self._turn:
-            process = self._process
-            if self.is_ending or not process or not process.stdin or not process.stdout:
-                raise Error(self.reason or "its generator has ended")
-            try:
+    async def _exchange(self, line: bytes, number: int, timeout_s: float) -> dict[str, Any]:
+        """Write a line, and read the reply to it.
+
+        A reply that came too late for its question is skipped.
+        """
+        process = self._process
+        if self._end is not None or not process or not process.stdin or not process.stdout:
+            raise Error(self.reason or "its generator has ended")
+        try:
+            async with asyncio.timeout(timeout_s):
                 process.stdin.write(line + b"\n")
-                await asyncio.wait_for(process.stdin.drain(), timeout_s)
-                reply = await asyncio.wait_for(process.stdout.readline(), timeout_s)
-            except TimeoutError:
-                raise Error(f"its generator did not respond for {timeout_s:.0f} s") from None
-            except OSError as error:
-                raise Error(f"its generator has ended: {error.strerror}") from None
-            if not reply:
-                raise Error("its generator has ended")
-            found: dict[str, Any] = json.loads(reply)
-            return found
+                await process.stdin.drain()
+                while reply := await process.stdout.readline():
+                    found: dict[str, Any] = json.loads(reply)
+                    if found["number"] == number:
+                        return found
+        except TimeoutError:
+            raise Error(f"its generator did not respond for {timeout_s:.0f} s") from None
+        except OSError as error:
+            raise Error(f"its generator has ended: {error.strerror}") from None
+        except ValueError as error:
+            raise Error(f"its generator's reply cannot be read: {error}") from None
+        raise Error(self.reason or "its generator has ended")
 
     async def _watch_over(self) -> None:
-        """End a run that the coordinator has abandoned, or that takes longer than allowed."""
+        """End a load that the coordinator has abandoned, or that takes longer than allowed."""
         while True:
             await asyncio.sleep(WATCH_S)
             now_s = _now_s()
-            if now_s - self._heard_s > ABANDONED_S:
-                self.reason = f"the coordinator was silent for {ABANDONED_S:.0f} s"
-                return await self.end()
+            silent_s = now_s - self._heard_s
+            if silent_s > (ABANDONED_S if self._begins_s is None else KEPT_S):
+                return await self.fail(f"the coordinator was silent for {silent_s:.0f} s")
             if self._begins_s is None:
                 if now_s - self._created_s > PREPARED_S_MAX:
-                    self.reason = f"the load did not start within {PREPARED_S_MAX:.0f} s"
-                    return await self.end()
-            elif now_s > self._begins_s + self._run_s_max + END_S:
-                self.reason = "it was longer than --duration-max"
-                return await self.end()
-            elif now_s > self._begins_s + self._run_s_max and not self.was_cut:
-                try:
-                    self.was_cut = (await self.ask(do="stop"))["phase"] != "done"
-                except Error:
-                    return await self.end()
+                    return await self.fail(f"the load did not start within {PREPARED_S_MAX:.0f} s")
+                continue
+            if silent_s > ABANDONED_S and not self.is_abandoned:
+                self.is_abandoned = True
+                await self._cut(f"because the coordinator was silent for {ABANDONED_S:.0f} s")
+            elif now_s > self._begins_s + self._run_s_max and self._cut_s is None:
+                await self._cut("at its --duration-max")
+            elif self._cut_s is not None and now_s > self._cut_s + END_S and not self._is_done:
+                return await self.fail(f"its generator did not end the load {self.ended}")
+
+    async def _cut(self, why: str) -> None:
+        """End the load; what it counted is kept."""
+        self._cut_s = _now_s()
+        try:
+            while (await self.ask(do="stop"))["phase"] != "done":
+                self.ended = self.ended or why
+                if _now_s() > self._cut_s + END_S:
+                    return
+                await asyncio.sleep(WATCH_S)
+            self._is_done = True
+        except Error as error:
+            await self.fail(str(error))
 
     @property
     def _run_s_max(self) -> float:
         """How long the load may take."""
-        order = self._assignment.order
-        drain_s = 0.0 if order.length_s is None else min(order.timeout_s, DRAIN_S_MAX)
-        return self._duration_s_max + drain_s
+        drain_s = 0.0 if self._order.length_s is None else min(self._order.timeout_s, DRAIN_S_MAX)
+        return self._limits.duration_s_max + drain_s
 
 
 def _now_s() -> float:

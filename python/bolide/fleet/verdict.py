@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bolide import quantity
 from bolide.fleet.clock import Offset
 from bolide.fleet.wire import Description, Order
-from bolide.load.verdict import ACHIEVED_SHARE, BUSY_SHARE
+from bolide.load.verdict import ACHIEVED_SHARE, BUSY_SHARE, PROCESSOR, SHARE
 
 Report = dict[str, Any]
 
 LATE_S = 0.1
 """A load that starts later than this after the others is not a part of the same load."""
+LATE_SHARE = 0.02
+"""The same as a share of a short load, of which it would be a large part."""
+LATE_S_MIN = 0.02
+"""Less than this is not required of any load."""
 WAITED_SHARE = 0.25
 """From this share of the time in which it waited for a processor, an agent was slowed by others."""
-MOVED_S = 0.1
-"""A clock that has moved by more than this against ours during a run."""
+
+
+class Reason(NamedTuple):
+    """Why a result is not valid: lost, late, ended, processor or share, and a sentence."""
+
+    kind: str
+    text: str
 
 
 @dataclass(slots=True)
@@ -31,9 +40,18 @@ class Member:
     order: Order | None = None
     offset_after: Offset | None = None
     report: Report | None = None
-    was_cut: bool = False
+    ended: str = ""
+    """At what, or why, the agent itself ended the load."""
+    target: str = ""
+    """The address of the server that it loaded."""
+    unchecked: str = ""
+    """Why its clock was not read again after the run."""
     lost: str = ""
     """Why it is not part of the run any more."""
+    heard_s: float = 0.0
+    """When it responded last, in the coordinator's monotonic time."""
+    has_refused: bool = False
+    """It is lost because it has no such run, or has left: nothing can be fetched from it."""
 
     @property
     def name(self) -> str:
@@ -65,50 +83,68 @@ def skew(members: Iterable[Member]) -> Skew | None:
     return Skew(max(lates) - min(lates), float(sum(uncertain[:2])))
 
 
-def reasons(members: Sequence[Member], *, was_interrupted: bool = False) -> list[str]:
+def reasons(members: Sequence[Member], *, was_interrupted: bool = False) -> list[Reason]:
     """Return why the result of a fleet is not valid; empty if it is."""
-    found = [f"agent {each.name} was lost: {each.lost}" for each in members if each.lost]
+    lost = (each for each in members if each.lost)
+    found = [Reason("lost", f"agent {each.name} was lost: {each.lost}") for each in lost]
     there = [each for each in members if each.report is not None]
-    for check in (_late, _cut, _busy):
-        found += [text for each in there if (text := check(each))]
+    checks: dict[str, Callable[[Member], str]]
+    checks = {"late": _late, "ended": _ended, PROCESSOR: _busy}
     if not was_interrupted:
-        found += [text for each in there if (text := _short(each))]
+        checks[SHARE] = _short
+    for kind, check in checks.items():
+        found += [Reason(kind, text) for each in there if (text := check(each))]
     return found
 
 
+def late_s_max(order: Order | None) -> float:
+    """Return how late the load of an order may start, and how well clocks have to be known."""
+    length_s = order.length_s if order else None
+    if length_s is None:
+        return LATE_S
+    return min(LATE_S, max(LATE_S_MIN, LATE_SHARE * length_s))
+
+
 def _late(member: Member) -> str:
-    late_ns = member.start_late_ns
+    late_ns, most_ns = member.start_late_ns, late_s_max(member.order) * 1e9
     if late_ns is None:
         return f"agent {member.name} did not start"
-    if late_ns > LATE_S * 1e9:
+    if late_ns > most_ns:
         return f"agent {member.name} started {_time(late_ns)} late"
-    if member.offset.uncertainty_ns > LATE_S * 1e9:
+    if member.offset.uncertainty_ns > most_ns:
         return (
             f"the clock of agent {member.name} is known only to "
             f"{_time(member.offset.uncertainty_ns)}: its messages take too long"
         )
     after = member.offset_after
-    if after is not None and (moved_ns := member.offset.apart_ns(after)) > MOVED_S * 1e9:
+    if after is not None and (moved_ns := member.offset.apart_ns(after)) > most_ns:
         return f"the clock of agent {member.name} moved by {_time(moved_ns)} during the run"
+    if member.unchecked and not member.lost:
+        return f"the clock of agent {member.name} was not read after the run: {member.unchecked}"
     return ""
 
 
-def _cut(member: Member) -> str:
-    return f"agent {member.name} ended the load at its --duration-max" if member.was_cut else ""
+def _ended(member: Member) -> str:
+    return f"agent {member.name} ended the load {member.ended}" if member.ended else ""
 
 
 def _busy(member: Member) -> str:
-    """Detect a generator that had no time left, or no processor."""
+    """Detect a generator that had no time left, or no processor.
+
+    One thread may work most while another one waits most: each share is the greatest of its own. A
+    thread that never sleeps always works, but it does not have to wait for a processor.
+    """
     report, order = member.report, member.order
-    if report is None or (order is not None and order.is_sleepless):
+    if report is None:
         return ""
-    runnable, worked = report["generator_runnable"], report["generator_cpu"]
-    waited = max(0.0, (runnable or 0.0) - worked)
-    if worked + waited < BUSY_SHARE and waited < WAITED_SHARE:
+    worked, waited = report["generator_cpu"] or 0.0, report.get("generator_waited") or 0.0
+    busiest = max(worked, report["generator_runnable"] or 0.0)
+    is_sleepless = order is not None and order.is_sleepless
+    if waited < WAITED_SHARE and (is_sleepless or busiest < BUSY_SHARE):
         return ""
     text = f"agent {member.name} was CPU-bound: its busiest thread worked {worked:.0%} of the time"
     if waited > 1 - BUSY_SHARE:
-        text += f" and waited for a processor {waited:.0%}"
+        text += f", and one waited for a processor {waited:.0%}"
     return text
 
 
