@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -66,8 +67,10 @@ def test_a_search_ends_below_the_servers_limit(counting: Server, load: Load) -> 
     code, page, _ = load(url, *options, "--find", "p99 < 150ms", "--json", "--quiet")
     found = json.loads(page)["find"]
     assert code in (0, 1, 4) and found["trials"]
-    assert found["failed_rate_per_s"] is not None
     assert found["rate_per_s"] is None or found["rate_per_s"] <= 300
+    # A busy machine leaves agents no time, which says nothing about the server.
+    assert found["limit"] in ("server", "generator", "invalid")
+    assert found["failed_rate_per_s"] is not None or code == 4
 
 
 def test_an_interrupt_ends_the_load_and_what_was_measured_is_reported(
@@ -110,10 +113,10 @@ def test_an_agent_that_is_killed_makes_the_result_invalid(
     killed.process.kill()
     code, page, _ = run.ended()
     found = json.loads(page)
-    assert code == 4
+    assert (code, found["invalid_kinds"][0]) == (4, "lost")
     # The scheduler of a busy machine may notice it later than its silence is.
-    reasons = ("it cannot be reached", "it did not respond for 5 s")
-    assert found["invalid"][0] in [f"agent b was lost: {reason}" for reason in reasons]
+    reasons = r"it cannot be reached|it did not respond for 5 s|it was silent for \d+ s \(.*\)"
+    assert re.fullmatch(f"agent b was lost: ({reasons})", found["invalid"][0])
     first, second = found["fleet"]["agents"]
     assert (first["lost"], second["ok"]) == (None, None)
     assert found["ok"] == first["ok"] > 0
@@ -135,7 +138,8 @@ def test_without_the_scheduler_there_is_no_result_and_the_load_ends(
     code, page, written = run.ended()
     assert (code, page) == (3, "")
     last = written.splitlines()[-1]
-    assert last.startswith("bolide: error: ") and scheduler in last
+    assert last.startswith("bolide: error: ")
+    assert scheduler in last or "agent a: the agent has ended" in last
     agent.wait_line(f"error: the scheduler at {scheduler} has ended", 40)
     assert agent.process.wait(20) == 3
     wait_until(lambda: not is_there(generator))
@@ -194,8 +198,8 @@ AHEAD = """
 import bolide.fleet.agent as module
 from bolide.fleet import clock
 class Ahead(module.Agent):
-    def __init__(self, name, limits):
-        super().__init__(name, limits, lambda: clock.now_ns() + 3_000_000_000)
+    def __init__(self, name, limits, secret):
+        super().__init__(name, limits, lambda: clock.now_ns() + 3_000_000_000, secret)
 module.Agent = Ahead
 """
 
@@ -230,7 +234,7 @@ def test_an_agent_of_another_version_is_refused_in_one_line(
     processes.agent(scheduler, "b", code=OTHER)
     code, page, written = load(f"{counting.urls[0]}/page/a", "--fleet", scheduler)
     assert (code, page) == (2, "")
-    expected = r"bolide: error: agent tcp://\S+ has Bolide 9\.9\.9 instead of [\d.]+; install .*\n"
+    expected = r"bolide: error: agent b has Bolide 9\.9\.9 instead of [\d.]+; install .*\n"
     assert re.fullmatch(expected, written)
     assert counts(counting) == {}
 
@@ -272,3 +276,25 @@ def test_an_agent_with_a_list_does_not_load_loopback(
     code, _, written = load(f"{counting.urls[0]}/page/a", "--fleet", scheduler, "-c", "1")
     assert code == 2 and "127.0.0.1 is not in what it may load (--allow): 10.0.0.0/8" in written
     assert counts(counting) == {}
+
+
+def test_a_fleet_with_a_secret(
+    counting: Server, processes: Processes, load: Load, tmp_path: Path
+) -> None:
+    secret, other = tmp_path / "secret", tmp_path / "other"
+    secret.write_text("the secret of this test\n")
+    other.write_text("another secret of this test\n")
+    _, scheduler = processes.scheduler()
+    processes.agent(scheduler, "a", "--secret-file", str(secret))
+    url = f"{counting.urls[0]}/page/a"
+    options = ("-n", "51", "-c", "2", "--fleet", scheduler, "--json", "--quiet")
+    found = result(load(url, *options, "--secret-file", str(secret), "--agents", "1"))
+    assert found["ok"] == 51
+    for given, message in [
+        ((), "agent a: it has a secret; give the same --secret-file to `bolide load`"),
+        (("--secret-file", str(other)), "agent a: it has another secret; give the same"),
+        (("--secret-file", str(secret), "--without-agent", "a"), "there are no agents; start some"),
+    ]:
+        code, page, written = load(url, *options, *given)
+        assert (code, page) == (2, "") and message in written
+    assert counts(counting) == {"a": 51}

@@ -21,6 +21,23 @@ pytestmark = pytest.mark.slow
         (("--fleet", "local:0"), "'local:0' has not 1 to 64 agents"),
         (("--fleet", "local"), "'local' is not a fleet; give local:N or tcp://HOST:PORT"),
         (("--fleet", "127.0.0.1:8786"), "is not a fleet; give local:N or tcp://HOST:PORT"),
+        (
+            ("--fleet", "tcp://192.0.2.1:8786"),
+            "tcp://192.0.2.1:8786 is not on this machine, so its agents need a secret: give the "
+            "--secret-file that they were started with, or use tls://",
+        ),
+        (("--agents", "2"), "--agents is for a fleet; give --fleet too"),
+        (("--secret-file", "x"), "--secret-file is for a fleet; give --fleet too"),
+        (("--without-agent", "x"), "--without-agent is for a fleet; give --fleet too"),
+        (("--fleet", "local:2", "--agents", "2"), "local:2 starts its agents itself; leave out"),
+        (
+            ("--fleet", "tcp://127.0.0.1:1", "--secret-file", "none"),
+            "--secret-file: cannot read none: No such file or directory; make one with: openssl",
+        ),
+        (
+            ("--fleet", "tls://127.0.0.1:1"),
+            "tls://127.0.0.1:1 needs certificates in Dask's configuration (distributed.comm.tls",
+        ),
     ],
 )
 def test_a_fleet_that_is_none(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -47,6 +64,12 @@ def test_a_scheduler_that_is_not_there(
     [
         (("127.0.0.1:8786",), "'127.0.0.1:8786' is not a scheduler; give tcp://HOST:PORT"),
         (("tcp://127.0.0.1:1", "--allow", "10.0.0.1/8"), "--allow: '10.0.0.1/8' is not a network"),
+        (
+            ("tcp://127.0.0.1:1", "--host", "192.0.2.1"),
+            "everybody who reaches 192.0.2.1 could use this agent, because it has no secret: give "
+            "the --secret-file of `bolide load`",
+        ),
+        (("tls://127.0.0.1:1", "--wait", "5s"), "needs certificates in Dask's configuration"),
     ],
 )
 def test_an_agent_with_a_mistake(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -84,6 +84,14 @@ def network() -> Iterator[Network]:
             subprocess.run(["ip", "netns", "delete", each], capture_output=True)
 
 
+@pytest.fixture
+def secret(tmp_path: Path) -> str:
+    """Return a file with a secret, without which agents do not listen here."""
+    file = tmp_path / "fleet.secret"
+    file.write_text("a secret of this test\n")
+    return str(file)
+
+
 class ServerProcess(Server):
     """A server in a namespace."""
 
@@ -110,16 +118,17 @@ def asked_counts(network: Network, server: Server) -> dict[str, int]:
 
 
 def test_a_partition_makes_the_result_invalid_and_ends_the_load(
-    network: Network, processes: Processes, counting: Server
+    network: Network, processes: Processes, counting: Server, secret: str
 ) -> None:
     here, there = network.inside(network.here), network.inside(network.there)
     _, scheduler = processes.scheduler(HERE, here)
-    allowed = ("--allow", f"{HERE}/32")
+    allowed = ("--allow", f"{HERE}/32", "--secret-file", secret)
     processes.agent(scheduler, "a", *allowed, within=here)
     apart = processes.agent(scheduler, "b", *allowed, within=there)
     url = f"{counting.urls[0]}/page/a"
     run = processes.load(
-        *(url, "--fleet", scheduler, "-c", "4", "-d", "120s", "--json"), within=here
+        *(url, "--fleet", scheduler, "--secret-file", secret, "-c", "4", "-d", "120s", "--json"),
+        within=here,
     )
     run.wait_line("requests/s, p50", LOAD_S)
     [generator] = children(apart.pid)
@@ -129,22 +138,23 @@ def test_a_partition_makes_the_result_invalid_and_ends_the_load(
     assert code == 4
     assert found["invalid"][0].startswith("agent b was lost: it ")
     assert found["ok"] == found["fleet"]["agents"][0]["ok"] > 0
-    wait_until(lambda: not is_there(generator), 30)
+    wait_until(lambda: not is_there(generator), 90)
 
 
 def test_delay_and_loss_change_no_count(
-    network: Network, processes: Processes, counting: Server
+    network: Network, processes: Processes, counting: Server, secret: str
 ) -> None:
     if not network.disturb("delay", "20ms", "loss", "1%"):
         pytest.skip("this kernel has no netem")
     here, there = network.inside(network.here), network.inside(network.there)
     _, scheduler = processes.scheduler(HERE, here)
-    allowed = ("--allow", f"{HERE}/32")
+    allowed = ("--allow", f"{HERE}/32", "--secret-file", secret)
     processes.agent(scheduler, "a", *allowed, within=here)
     processes.agent(scheduler, "b", *allowed, within=there)
     url = f"{counting.urls[0]}/page/a"
     run = processes.load(
-        *(url, "--fleet", scheduler, "-n", "501", "-c", "10", "--json"), within=here
+        *(url, "--fleet", scheduler, "--secret-file", secret, "-n", "501", "-c", "10", "--json"),
+        within=here,
     )
     found = result(run.ended())
     assert (found["ok"], found["failed"]) == (501, 0)
@@ -154,16 +164,17 @@ def test_delay_and_loss_change_no_count(
 
 
 def test_counts_agree_across_namespaces(
-    network: Network, processes: Processes, counting: Server
+    network: Network, processes: Processes, counting: Server, secret: str
 ) -> None:
     here, there = network.inside(network.here), network.inside(network.there)
     _, scheduler = processes.scheduler(HERE, here)
-    allowed = ("--allow", f"{HERE}/32")
+    allowed = ("--allow", f"{HERE}/32", "--secret-file", secret)
     processes.agent(scheduler, "a", *allowed, within=here)
     processes.agent(scheduler, "b", *allowed, within=there)
     url = f"{counting.urls[0]}/page/a"
     run = processes.load(
-        *(url, "--fleet", scheduler, "-n", "1501", "-c", "10", "--json"), within=here
+        *(url, "--fleet", scheduler, "--secret-file", secret, "-n", "1501", "-c", "10", "--json"),
+        within=here,
     )
     found = result(run.ended())
     assert (found["ok"], found["failed"]) == (1501, 0)

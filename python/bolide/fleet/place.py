@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from bolide import quantity
 from bolide.config.address import Address
-from bolide.errors import ConfigError
+from bolide.errors import ConfigError, Error
 from bolide.fleet import wire
-from bolide.fleet.engine import FleetEngine, expected, offsets
+from bolide.fleet.engine import FleetEngine
+from bolide.fleet.exposure import host_of, is_loopback
 from bolide.fleet.link import Link
+from bolide.fleet.reply import expected, offsets
+from bolide.fleet.seal import SealedLink, secret_in
 from bolide.fleet.verdict import Member
 from bolide.load import destination
 from bolide.load.destination import Destination
 from bolide.load.options import Options
+from bolide.load.place import Fleet as FleetOptions
 
 AGENTS_MAX = 64
+JOIN_S = 60.0
+"""How long `--agents` waits for agents."""
+POLL_S = 0.1
+SECRET_FIELDS = {"authorization", "cookie", "proxy-authorization"}
 _LOCAL = re.compile(r"local:([0-9]{1,3})")
 _SCHEDULER = re.compile(r"(?:tcp|tls)://.+:[0-9]{1,5}")
 _ELSEWHERE = {
@@ -32,21 +41,31 @@ _ELSEWHERE = {
 class Fleet:
     """Agents, and how load is generated on them."""
 
-    def __init__(self, link: Link) -> None:
-        """Find the agents.
+    def __init__(
+        self,
+        link: Link,
+        count: int | None = None,
+        without: Collection[str] = (),
+        is_readable: bool = False,
+    ) -> None:
+        """Find the agents: `count` of them, or all; `is_readable` says that others see messages.
 
         Raises:
-            ConfigError: there is none, or one has another version.
-            Error: one does not respond.
+            ConfigError: there is none, or one has another version or another secret.
+            Error: one does not respond, or too few have joined.
         """
         self._link = link
-        addresses = link.agents()
-        if not addresses:
-            raise ConfigError("--fleet: there are no agents; start some with `bolide agent`")
+        self._is_readable = is_readable
+        names = _joined(link, count, frozenset(without))
         hello = wire.encode(wire.Hello())
-        replies = link.call(dict.fromkeys(addresses, hello))
-        found = [expected(each, replies[each], wire.Description) for each in addresses]
-        known = zip(addresses, found, offsets(link, addresses), strict=True)
+        replies = link.call(dict.fromkeys(names, hello))
+        try:
+            found = [expected(each, replies[key], wire.Description) for key, each in names.items()]
+            known = zip(names, found, offsets(link, names), strict=True)
+        except ConfigError:
+            raise
+        except Error as error:
+            raise Error(f"{error}; end it, or leave it out with --without-agent NAME") from None
         self._members = [Member(*each) for each in known]
 
     def find(self, options: Options) -> Destination:
@@ -71,6 +90,22 @@ class Fleet:
     def shared_processors(self, plan: dict[str, Any]) -> list[int]:
         """Return nothing: the agents' machines are not looked at."""
         return []
+
+    def warnings(self, plan: dict[str, Any]) -> list[str]:
+        """Return which secrets of a plan cross a network as they are."""
+        if not self._is_readable:
+            return []
+        lines = [name.lower() for each in plan["requests"] for name, _ in each["field_lines"]]
+        fields = sorted(set(lines) & SECRET_FIELDS)
+        what = [f"the field {name}" for name in fields]
+        if any(each["content"] for each in plan["requests"]):
+            what.append("the content of requests")
+        if not what:
+            return []
+        return [
+            f"{' and '.join(what)} can be read in the network between this machine, the scheduler "
+            "and the agents; use a tls:// scheduler for secrets"
+        ]
 
     def lines(self, report: dict[str, Any]) -> list[str]:
         """Return a table of the agents of a run."""
@@ -115,27 +150,87 @@ def _unresolved(name: str, port: int, url: str) -> str:
     return str(Address(name, port))
 
 
-@contextlib.contextmanager
-def opened(fleet: str) -> Iterator[Fleet]:
-    """Connect to the fleet that an option names: `local:N`, or a scheduler's address.
+def _joined(link: Link, count: int | None, without: frozenset[str]) -> dict[str, str]:
+    """Return the addresses and names of the agents, for `count` of which this waits.
 
     Raises:
-        ConfigError: the option is neither, or Dask is not installed.
+        ConfigError: there is none, or there are more, or no agent has a name that is left out.
+        Error: there are fewer.
+    """
+    end = time.monotonic() + JOIN_S
+    while True:
+        there = link.agents()
+        names = {key: each for key, each in there.items() if each not in without}
+        if count is None or len(names) >= count or time.monotonic() > end:
+            break
+        time.sleep(POLL_S)
+    if unknown := without - set(there.values()):
+        texts = ", ".join(sorted(unknown))
+        raise ConfigError(f"--without-agent: no agent is called {texts}; there are {_list(there)}")
+    if count is not None and len(names) > count:
+        raise ConfigError(
+            f"--agents: there are {len(names)} instead of {count}: {_list(names)}; leave some out "
+            "with --without-agent NAME"
+        )
+    if count is not None and len(names) < count:
+        raise Error(
+            f"only {len(names)} of {count} agents have joined within {JOIN_S:.0f} s: {_list(names)}"
+        )
+    if not names:
+        raise ConfigError("--fleet: there are no agents; start some with `bolide agent`")
+    return names
+
+
+def _list(names: Mapping[str, str]) -> str:
+    return ", ".join(names.values()) or "none"
+
+
+@contextlib.contextmanager
+def opened(fleet: FleetOptions) -> Iterator[Fleet]:
+    """Connect to the fleet that options name: `local:N`, or a scheduler's address.
+
+    Raises:
+        ConfigError: the option is neither, there is no secret where one is needed, or Dask is not
+            installed.
         Error: the scheduler, or an agent, cannot be reached.
     """
-    local = _LOCAL.fullmatch(fleet)
-    if local is None and not _SCHEDULER.fullmatch(fleet):
-        raise ConfigError(f"--fleet: {fleet!r} is not a fleet; give local:N or tcp://HOST:PORT")
+    local, where = _LOCAL.fullmatch(fleet.where), fleet.where
+    if local is None and not _SCHEDULER.fullmatch(where):
+        raise ConfigError(f"--fleet: {where!r} is not a fleet; give local:N or tcp://HOST:PORT")
     if local is not None:
-        count = int(local[1])
-        if not 0 < count <= AGENTS_MAX:
-            raise ConfigError(f"--fleet: {fleet!r} has not 1 to {AGENTS_MAX} agents")
-        from bolide.fleet.local import started
-
-        with started(count) as link:
+        with _started(int(local[1]), fleet) as link:
             yield Fleet(link)
         return
+    secret = secret_in(fleet.secret_file) if fleet.secret_file else None
+    is_readable = where.startswith("tcp://") and not is_loopback(host_of(where))
+    if secret is None and is_readable:
+        raise ConfigError(
+            f"--fleet: {where} is not on this machine, so its agents need a secret: give the "
+            "--secret-file that they were started with, or use tls://"
+        )
     from bolide.fleet.dask import DaskLink
 
-    with contextlib.closing(DaskLink(fleet)) as link:
-        yield Fleet(link)
+    with contextlib.closing(DaskLink(where)) as link:
+        carrier: Link = SealedLink(link, secret) if secret else link
+        yield Fleet(carrier, fleet.agents, fleet.without, is_readable)
+
+
+@contextlib.contextmanager
+def _started(count: int, fleet: FleetOptions) -> Iterator[Link]:
+    """Start agents on this machine.
+
+    Raises:
+        ConfigError: their number is none, or options are for agents that somebody else started.
+        Error: one does not start.
+    """
+    if not 0 < count <= AGENTS_MAX:
+        raise ConfigError(f"--fleet: {fleet.where!r} has not 1 to {AGENTS_MAX} agents")
+    if fleet.secret_file or fleet.agents or fleet.without:
+        raise ConfigError(
+            f"--fleet: {fleet.where} starts its agents itself; leave out --secret-file, --agents "
+            "and --without-agent"
+        )
+    from bolide.fleet.local import started
+
+    with started(count) as link:
+        yield link

@@ -70,7 +70,7 @@ def _load(context: click.Context, /, **given: Any) -> None:
     """
     # `timeout` and `kill` end it like Ctrl-C, so that no measurement is lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    fleet = given.pop("fleet")
+    fleet = _fleet(given)
     output = {name: given.pop(name) for name in ("as_json", "as_csv", "view", "quiet", "find")}
     if sum(bool(output[name]) for name in ("as_json", "as_csv", "view")) > 1:
         raise ConfigError("--json, --csv and --view each set the output; give one of them")
@@ -93,6 +93,24 @@ load = SectionedCommand(
         *(option for options in SECTIONS.values() for option in options),
     ],
 )
+
+
+def _fleet(given: dict[str, Any]) -> place.Fleet | None:
+    """Take the options of a fleet out of what was given.
+
+    Raises:
+        ConfigError: there are some without a fleet.
+    """
+    where = given.pop("fleet")
+    secret_file, agents = given.pop("secret_file"), given.pop("agents")
+    without = given.pop("without_agents")
+    if where is None:
+        named = {"--secret-file": secret_file, "--agents": agents, "--without-agent": without}
+        for flag, value in named.items():
+            if value:
+                raise ConfigError(f"{flag} is for a fleet; give --fleet too")
+        return None
+    return place.Fleet(where, secret_file, agents, without)
 
 
 def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None, Options]:
@@ -149,6 +167,7 @@ def _measure(
     """Run once and print the result; return the exit code."""
     server = where.find(options)
     the_plan = plan.build(options, server)
+    _warn(where, the_plan)
     shown = display.choose(sys.stderr, output["quiet"])
     shared = where.shared_processors(the_plan)
     outcome = run.run(the_plan, shown, where.make_engine, options.stop_after_s)
@@ -182,7 +201,9 @@ def _find(
         if not output["quiet"]:
             click.echo(search.trial_text(trial, threshold), err=True)
 
-    shared = where.shared_processors(plan.build(options, server))
+    first_plan = plan.build(options, server)
+    _warn(where, first_plan)
+    shared = where.shared_processors(first_plan)
     start = options.rate or search.START_PER_S
     found = search.find(threshold, measure, show_trial, start, options.sleepless)
     shown_trial = found.held or found.failed or found.interrupted or found.trials[-1]
@@ -193,6 +214,11 @@ def _find(
     if not output["as_json"]:
         _echo("\n" + "\n".join(search.result_text(found)))
     return _exit_code_of_search(found, conditions)
+
+
+def _warn(where: Place, the_plan: dict[str, Any]) -> None:
+    for sentence in where.warnings(the_plan):
+        click.echo(f"note: {sentence}", err=True)
 
 
 def _exit_code_of_search(found: search.Search, conditions: list[Threshold]) -> int:

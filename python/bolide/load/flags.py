@@ -116,6 +116,9 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
             "FLEET",
             "Several machines: tcp://HOST:PORT of their scheduler, or local:N (docs/fleet.md).",
         ),
+        _file("--secret-file", "File with the secret of the fleet's agents."),
+        _count("--agents", "Number of agents, for which it waits a minute. [all that there are]"),
+        _several("--without-agent without_agents", "NAME", "Agent that takes no part; repeatable."),
     ),
     "Output": (
         _switch("--json as_json", "Print the report and the plan as JSON."),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from bolide import _core
@@ -18,6 +20,19 @@ from bolide.load.plan import Plan
 from bolide.load.run import Engine
 
 FLEET = "bolide.fleet.place"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The agents that the options of a command name."""
+
+    where: str
+    """`local:N`, or the address of a scheduler."""
+    secret_file: Path | None = None
+    agents: int | None = None
+    """How many there have to be; None: all that there are."""
+    without: tuple[str, ...] = ()
+    """Names of agents that take no part."""
 
 
 class Place(Protocol):
@@ -41,6 +56,9 @@ class Place(Protocol):
     def shared_processors(self, plan: Plan) -> list[int]:
         """Return the processors that the load takes from a server on the same machine."""
 
+    def warnings(self, plan: Plan) -> list[str]:
+        """Return what a user should know before the load starts."""
+
     def lines(self, report: dict[str, Any]) -> list[str]:
         """Return what a page says about the place; nothing if there is one machine."""
 
@@ -61,13 +79,17 @@ class Here:
         address, cpus = plan["address"], plan["cpus"]
         return local_server.shared_processors(address, cpus, plan["threads"])
 
+    def warnings(self, plan: Plan) -> list[str]:
+        """Return nothing."""
+        return []
+
     def lines(self, report: dict[str, Any]) -> list[str]:
         """Return nothing."""
         return []
 
 
-def opened(fleet: str | None) -> contextlib.AbstractContextManager[Place]:
-    """Return this process, or the fleet that an option names, for as long as the block lasts.
+def opened(fleet: Fleet | None) -> contextlib.AbstractContextManager[Place]:
+    """Return this process, or the fleet that options name, for as long as the block lasts.
 
     Raises:
         ConfigError: there is no such fleet, or what it needs is not installed.
