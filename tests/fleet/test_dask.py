@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bolide.fleet import wire
-from fleet.conftest import AgentProcess, Processes
+from fleet.conftest import LOAD_S, AgentProcess, Processes
+from support.server import Server, children, command
 
 distributed = pytest.importorskip("distributed")
 
@@ -59,6 +62,19 @@ def agent(processes: Processes) -> tuple[AgentProcess, str, str]:
     return process, scheduler, address
 
 
+def attacks(file: Path) -> list[dict[str, Any]]:
+    """Return messages that create a file where what they have is loaded."""
+    code = pickle.dumps(Touch(file))
+    return [
+        {"op": "register_scheduler_plugin", "plugin": code, "name": "p", "idempotent": False},
+        {"op": "feed", "function": code, "interval": "1s"},
+        {"op": "feed", "setup": code, "interval": "1s"},
+        {"op": "run_function", "function": code, "args": code, "kwargs": code, "wait": True},
+        {"op": "register_worker_plugin", "plugin": code, "name": "p", "idempotent": False},
+        {"op": "terminate"},
+    ]
+
+
 def is_well(address: str) -> bool:
     """Return whether an agent responds to our messages."""
     octets = asyncio.run(asked(address, op="bolide", message=wire.encode(wire.Hello())))
@@ -98,6 +114,13 @@ def test_no_function_that_is_sent_is_called(
     assert process.process.poll() is None and is_well(address)
 
 
+def test_nobody_ends_an_agent_at_its_port(agent: tuple[AgentProcess, str, str]) -> None:
+    _, _, address = agent
+    for operation in ("terminate", "close_gracefully", "connection_stream"):
+        asyncio.run(asked(address, op=operation))
+        assert is_well(address), operation
+
+
 def test_an_agent_listens_on_one_port_only(agent: tuple[AgentProcess, str, str]) -> None:
     psutil = pytest.importorskip("psutil")
     process, _, address = agent
@@ -107,3 +130,131 @@ def test_an_agent_listens_on_one_port_only(agent: tuple[AgentProcess, str, str])
         if each.status == psutil.CONN_LISTEN
     ]
     assert [f"tcp://{each.ip}:{each.port}" for each in listening] == [address]
+
+
+def listening(pid: int) -> set[int]:
+    """Return the ports on which a process listens."""
+    import psutil
+
+    connections = psutil.Process(pid).net_connections("inet")
+    return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+
+
+def test_nobody_runs_code_in_the_coordinator_through_its_own_scheduler(
+    counting: Server, processes: Processes, tmp_path: Path
+) -> None:
+    psutil = pytest.importorskip("psutil")
+    url = f"{counting.urls[0]}/page/a"
+    run = processes.load(url, "--fleet", "local:1", "-c", "2", "-d", "5s", "--json")
+    run.wait_line("requests/s, p50", LOAD_S)
+    [agent] = children(run.pid)
+    [scheduler] = {
+        each.raddr.port
+        for each in psutil.Process(agent).net_connections("inet")
+        if each.status == psutil.CONN_ESTABLISHED and each.raddr.port in listening(run.pid)
+    }
+    file = tmp_path / "file"
+    for attack in attacks(file):
+        reply = asyncio.run(asked(f"tcp://127.0.0.1:{scheduler}", **attack))
+        assert reply is None, attack["op"]  # there is no such operation
+        assert not file.exists(), attack["op"]
+    code, page, written = run.ended()
+    assert code in (0, 4), written
+    assert json.loads(page)["ok"] > 0
+    assert not file.exists()
+
+
+def test_a_warning_of_another_client_is_not_loaded(
+    counting: Server, processes: Processes, tmp_path: Path
+) -> None:
+    _, scheduler = processes.scheduler()
+    processes.agent(scheduler, "a")
+    url = f"{counting.urls[0]}/page/a"
+    run = processes.load(url, "--fleet", scheduler, "-c", "2", "-d", "3s", "--json")
+    run.wait_line("requests/s, p50", LOAD_S)
+    file = tmp_path / "file"
+    code = pickle.dumps(Touch(file))
+
+    warning = {"message": code, "category": code}
+    asyncio.run(asked(scheduler, op="log_event", topic="warn", msg=warning))
+    done = run.ended()
+    assert done[0] in (0, 4), done
+    assert json.loads(done[1])["ok"] > 0 and not file.exists()
+
+
+def test_an_agent_whose_name_is_taken(agent: tuple[AgentProcess, str, str], tmp_path: Path) -> None:
+    _, scheduler, _ = agent
+    code, _, written = command("agent", scheduler, "--name", "a", cwd=tmp_path)
+    expected = f"bolide: error: the name 'a' is taken at {scheduler}; give another --name\n"
+    assert (code, written) == (2, expected)
+
+
+def test_an_address_of_another_machine(
+    agent: tuple[AgentProcess, str, str], tmp_path: Path
+) -> None:
+    _, scheduler, _ = agent
+    secret = tmp_path / "secret"
+    secret.write_text("a secret of this test")
+    options = ("--host", "192.0.2.9", "--secret-file", str(secret))
+    code, _, written = command("agent", scheduler, *options, cwd=tmp_path)
+    expected = "bolide: error: --host: 192.0.2.9 is not an address of this machine\n"
+    assert code == 2 and written.startswith(expected)  # Dask warns of a socket of its own
+
+
+class Routes:
+    """A client of Dask that notes the way of each message; `is_near`: it reaches agents itself."""
+
+    def __init__(self, is_near: bool) -> None:
+        self.is_near = is_near
+        self.is_broken = False
+        self.ways: list[str] = []
+        self.rpc = self.scheduler = self
+
+    def __call__(self, address: str) -> Routes:
+        return self
+
+    async def connect(self, address: str, timeout: float) -> str:
+        self.ways.append("connect")
+        if not self.is_near:
+            raise OSError("no route")
+        return address
+
+    def reuse(self, address: str, comm: str) -> None:
+        assert comm == address
+
+    async def bolide(self, message: bytes) -> bytes:
+        self.ways.append("agent")
+        if self.is_broken:
+            raise OSError("closed")
+        return message
+
+    async def broadcast(self, msg: dict[str, Any], workers: list[str], on_error: str) -> Any:
+        self.ways.append("scheduler")
+        return {workers[0]: msg["message"]}
+
+
+def test_messages_take_a_connection_that_persists_where_there_is_one() -> None:
+    from bolide.fleet.dask import DaskLink
+
+    def link(routes: Routes) -> DaskLink:
+        made = DaskLink.__new__(DaskLink)
+        made._client, made._near = routes, {}
+        return made
+
+    async def send(made: DaskLink) -> bytes | Exception:
+        return await made._call("tcp://a", b"m", 5.0)
+
+    async def ways() -> None:
+        near, far = Routes(True), Routes(False)
+        for routes in (near, far):
+            made = link(routes)
+            assert [await send(made), await send(made)] == [b"m", b"m"]
+        assert near.ways == ["connect", "agent", "agent"]
+        assert far.ways == ["connect", "scheduler", "scheduler"]
+        # A message that may have arrived is not sent again by itself.
+        made, near.is_broken, near.ways = link(near), True, []
+        assert str(await send(made)) == "it cannot be reached"
+        assert await send(made) == b"m"
+        assert near.ways == ["connect", "agent", "scheduler"]
+
+    asyncio.run(ways())

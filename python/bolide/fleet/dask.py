@@ -2,7 +2,7 @@
 
 A message is the argument of one operation of ours, as bytes. Nothing of Dask's own serialization is
 used, and an agent is a worker that executes no task: it has no handler that would load or run
-anything that somebody sent.
+anything that somebody sent. Who may send messages is not known here, but in `seal.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Any
 
 from bolide.errors import ConfigError, Error
 from bolide.fleet.agent import Agent
+from bolide.fleet.exposure import refuse_exposed, refuse_exposed_scheduler
 from bolide.fleet.link import REPLY_S
+from bolide.fleet.wire import printable
 
 
 def _imported(name: str) -> Any:
@@ -41,7 +43,9 @@ OPERATION = "bolide"
 RESOURCE = "bolide-agent"
 """By what agents are distinguished from other workers of a cluster."""
 CONNECT_S = 5.0
-KEPT_HANDLERS = {"identity", "ping", "terminate", "versions"}
+NEAR_S = 1.0
+"""How long the coordinator tries to connect to an agent itself."""
+KEPT_HANDLERS = {"identity", "ping"}
 KEPT_STREAM_HANDLERS = {"close", "remove-worker", "worker-status-change"}
 CONFIG = {
     "distributed.worker.profile.enabled": False,
@@ -56,10 +60,13 @@ def prepare_process() -> None:
     """Configure Dask for this process, which executes nothing that somebody sent.
 
     Dask unpickles objects of messages before it looks at what the message is for, so none is ever
-    loaded. What goes wrong is reported by us.
+    loaded; some of its modules have a name of their own for what does that. A client unpickles what
+    any other client sends it as a warning. What goes wrong is reported by us.
     """
     dask.config.set(CONFIG)
-    pickle.loads = _load_nothing
+    for module in (pickle, distributed.client, distributed.scheduler):
+        module.loads = _load_nothing
+    distributed.Client._default_event_handlers = {}
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -90,7 +97,7 @@ class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
         kept = {key: each for key, each in self.handlers.items() if key in KEPT_HANDLERS}
         self.handlers = kept | {OPERATION: self._respond}
         for name in set(self.stream_handlers) - KEPT_STREAM_HANDLERS:
-            self.stream_handlers[name] = _ignore
+            self.stream_handlers[name] = ignored
 
     def start_http_server(self, *arguments: Any, **named: Any) -> None:
         """Do nothing: an agent has no page."""
@@ -111,8 +118,8 @@ class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
         return await self._agent.respond(message if isinstance(message, bytes) else b"")
 
 
-def _ignore(**message: Any) -> None:
-    """Ignore what only workers that execute tasks need."""
+def ignored(**message: Any) -> None:
+    """Ignore what only those need that execute tasks."""
 
 
 class DaskLink:
@@ -122,10 +129,13 @@ class DaskLink:
         """Connect.
 
         Raises:
+            ConfigError: Dask is not configured for TLS.
             Error: there is no scheduler.
         """
         prepare_process()
+        _demand_certificates(scheduler, "client")
         self._scheduler = scheduler
+        self._near: dict[str, bool] = {}
         try:
             self._client = distributed.Client(
                 scheduler, timeout=CONNECT_S, set_as_default=False, name="bolide-load"
@@ -133,11 +143,11 @@ class DaskLink:
         except (OSError, RuntimeError, TimeoutError, ValueError) as error:
             raise Error(f"no Dask scheduler at {scheduler}: {_cause(error)}") from None
 
-    def agents(self) -> list[str]:
-        """Return the addresses of all agents, in the order of their names."""
-        found = self._sync(self._identity)["workers"]
-        ours = {key: each for key, each in found.items() if RESOURCE in each["resources"]}
-        return sorted(ours, key=lambda address: str(ours[address]["name"]))
+    def agents(self) -> dict[str, str]:
+        """Return the addresses of all agents with their names, in the order of the names."""
+        found = self._sync(self._identity)["workers"].items()
+        names = {key: str(each["name"]) for key, each in found if RESOURCE in each["resources"]}
+        return {key: printable(names[key]) for key in sorted(names, key=lambda key: names[key])}
 
     def call(
         self, messages: Mapping[str, bytes], timeout_s: float = REPLY_S
@@ -168,23 +178,66 @@ class DaskLink:
         return dict(zip(messages, await asyncio.gather(*calls), strict=True))
 
     async def _call(self, address: str, message: bytes, timeout_s: float) -> bytes | Exception:
-        asked = self._client.scheduler.broadcast(
-            msg={"op": OPERATION, "message": message}, workers=[address], on_error="ignore"
-        )
         try:
-            replies = await asyncio.wait_for(asked, timeout_s)
+            reply = await asyncio.wait_for(self._sent(address, message), timeout_s)
         except TimeoutError:
             return Error(f"it did not respond for {timeout_s:.0f} s")
-        reply = replies.get(address)
-        if isinstance(reply, bytes):
-            return reply
-        return Error("it cannot be reached")
+        return reply if isinstance(reply, bytes) else Error("it cannot be reached")
+
+    async def _sent(self, address: str, message: bytes) -> Any:
+        """Send a message on a connection that persists, or else through the scheduler.
+
+        The scheduler opens a connection for each message. That takes several round trips, of which
+        the agent reads its clock in the last one, so offsets are known better without it.
+        """
+        if await self._is_near(address):
+            try:
+                return await getattr(self._client.rpc(address), OPERATION)(message=message)
+            except OSError:  # it may have the message, so this one is not sent again
+                self._near[address] = False
+                return None
+        replies = await self._client.scheduler.broadcast(
+            msg={"op": OPERATION, "message": message}, workers=[address], on_error="ignore"
+        )
+        return replies.get(address)
+
+    async def _is_near(self, address: str) -> bool:
+        """Return whether an agent can be reached without the scheduler."""
+        if address not in self._near:
+            self._near[address] = False
+            try:
+                comm = await self._client.rpc.connect(address, timeout=NEAR_S)
+            except (OSError, TimeoutError):
+                return False
+            self._client.rpc.reuse(address, comm)
+            self._near[address] = True
+        return self._near[address]
 
 
-def _cause(error: object) -> str:
-    """Describe an error of Dask in one line."""
+def _cause(error: BaseException) -> str:
+    """Describe an error of Dask in one line: the first one, which caused the others."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     text = str(error).partition("\n")[0].strip()
     return text or type(error).__name__
+
+
+def _demand_certificates(scheduler: str, role: str) -> None:
+    """Check that Dask is configured for TLS, if it is asked for.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not scheduler.startswith("tls://"):
+        return
+    try:
+        context = distributed.Security().get_connection_args(role)["ssl_context"]
+        why = "needs certificates in Dask's configuration"
+    except (OSError, ValueError) as error:
+        context, why = None, f"cannot use the certificates of Dask's configuration: {_cause(error)}"
+    if context is None:
+        where = "(distributed.comm.tls; https://distributed.dask.org/en/stable/tls.html)"
+        raise ConfigError(f"{scheduler} {why} {where}")
 
 
 def _address_towards(scheduler: str) -> str:
@@ -203,14 +256,37 @@ async def serve(scheduler: str, agent: Agent, wait_s: float, host: str | None) -
     """Register an agent with a scheduler, for which it waits.
 
     Raises:
+        ConfigError: others could use it without a secret, its name is taken, it cannot listen, or
+            Dask is not configured for TLS.
         Error: the scheduler does not appear.
     """
     prepare_process()
+    _demand_certificates(scheduler, "worker")
+    is_open = not agent.has_secret and not scheduler.startswith("tls://")
     try:
         host = host or _address_towards(scheduler)
+        if is_open:
+            refuse_exposed(host.strip("[]"))
         worker: Worker = await Worker(scheduler, agent, death_timeout=wait_s, host=host)
-        return worker
     except TimeoutError:
         raise Error(f"no Dask scheduler at {scheduler} within {wait_s:.0f} s") from None
     except (OSError, RuntimeError, ValueError) as error:
-        raise Error(f"cannot join {scheduler}: {_cause(error)}") from None
+        raise _not_joined(scheduler, agent, host, error) from None
+    if is_open:
+        identity = await worker.scheduler.identity(n_workers=0)
+        try:
+            refuse_exposed_scheduler(scheduler, str(identity["address"]))
+        except ConfigError:
+            await worker.close(timeout=2, executor_wait=False)
+            raise
+    return worker
+
+
+def _not_joined(scheduler: str, agent: Agent, host: str | None, error: Exception) -> Error:
+    """Explain why a worker did not start."""
+    cause = _cause(error)
+    if "name taken" in cause:
+        return ConfigError(f"the name {agent.name!r} is taken at {scheduler}; give another --name")
+    if "assign requested address" in cause:
+        return ConfigError(f"--host: {host} is not an address of this machine")
+    return Error(f"cannot join {scheduler}: {cause}")

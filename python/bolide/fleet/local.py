@@ -1,27 +1,44 @@
-"""A fleet on this machine, `--fleet local:N`: a LocalCluster's scheduler, and N agents."""
+"""A fleet on this machine, `--fleet local:N`: a scheduler in this process, and N agents."""
 
 from __future__ import annotations
 
 import contextlib
+import secrets
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from bolide.errors import Error
-from bolide.fleet.dask import DaskLink, distributed, prepare_process
+from bolide.fleet.dask import DaskLink, distributed, ignored, prepare_process
+from bolide.fleet.seal import SealedLink, secret_in
 
 START_S = 30.0
 END_S = 5.0
 POLL_S = 0.05
+SECRET_BYTES = 32
+KEPT_HANDLERS = {
+    "broadcast",
+    "get_metadata",
+    "heartbeat_worker",
+    "identity",
+    "register-client",
+    "register-worker",
+    "set_metadata",
+    "subscribe_worker_status",
+}
+"""What agents, the coordinator and the cluster ask a scheduler for."""
+KEPT_STREAM_HANDLERS = {"close-client", "heartbeat-client", "keep-alive", "worker-status-change"}
 EVERYTHING = ("0.0.0.0/0", "::/0")
 """What they may load: they are started for one command, which could load it without them."""
 
 
 @contextlib.contextmanager
-def started(count: int) -> Iterator[DaskLink]:
-    """Start a scheduler and `count` agents, which end with the block.
+def started(count: int) -> Iterator[SealedLink]:
+    """Start a scheduler and `count` agents with a secret of their own, which end with the block.
 
     Raises:
         Error: an agent does not start.
@@ -29,33 +46,51 @@ def started(count: int) -> Iterator[DaskLink]:
     prepare_process()
     with _scheduler() as cluster, contextlib.ExitStack() as stack:
         address = cluster.scheduler_address
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bolide-"))) / "secret"
+        file.write_text(secrets.token_hex(SECRET_BYTES))  # in a folder that is only for this user
         processes = [
-            stack.enter_context(_process(address, f"local-{number}")) for number in range(count)
+            stack.enter_context(_process(address, f"local-{number}", file))
+            for number in range(count)
         ]
-        with contextlib.closing(DaskLink(address)) as link:
+        with contextlib.closing(SealedLink(DaskLink(address), secret_in(file))) as link:
             _await(link, processes)
             yield link
 
 
+class Scheduler(distributed.Scheduler):  # type: ignore[misc]
+    """A scheduler that does nothing but pass messages: it runs and loads nothing for its clients.
+
+    Everybody on this machine reaches its port.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.handlers: dict[str, Any]
+        self.handlers = {key: each for key, each in self.handlers.items() if key in KEPT_HANDLERS}
+        for name in set(self.stream_handlers) - KEPT_STREAM_HANDLERS:
+            self.stream_handlers[name] = ignored
+
+
 def _scheduler() -> Any:
     """Start a scheduler."""
+    options = {"host": "127.0.0.1", "port": 0, "dashboard": False}
+    options |= {"dashboard_address": "127.0.0.1:0"}
     try:
-        return distributed.LocalCluster(
-            n_workers=0, dashboard_address="127.0.0.1:0", host="127.0.0.1", silence_logs=60
+        return distributed.SpecCluster(
+            scheduler={"cls": Scheduler, "options": options}, workers={}, silence_logs=60
         )
     except (OSError, RuntimeError, TimeoutError) as error:
         raise Error(f"the scheduler on this machine did not start: {error}") from None
 
 
 @contextlib.contextmanager
-def _process(scheduler: str, name: str) -> Iterator[subprocess.Popen[bytes]]:
+def _process(scheduler: str, name: str, secret_file: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run an agent."""
     allowed = [word for network in EVERYTHING for word in ("--allow", network)]
-    limits = ["--connections-max", "1M", "--duration-max", "24h"]
+    limits = ["--connections-max", "1M", "--duration-max", "24h", "--threads-max", "10k"]
+    options = ["--name", name, "--secret-file", str(secret_file), "--quiet"]
     process = subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-m", "bolide", "agent", scheduler, "--name", name, "--quiet"]
-        + allowed
-        + limits,
+        [sys.executable, "-m", "bolide", "agent", scheduler, *options, *allowed, *limits],
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # an interrupt of the terminal is the coordinator's
     )
@@ -70,7 +105,7 @@ def _process(scheduler: str, name: str) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def _await(link: DaskLink, processes: list[subprocess.Popen[bytes]]) -> None:
+def _await(link: SealedLink, processes: list[subprocess.Popen[bytes]]) -> None:
     end = time.monotonic() + START_S
     while len(link.agents()) < len(processes):
         if any(each.poll() is not None for each in processes):
