@@ -278,13 +278,13 @@ impl Link {
         }
     }
 
-    /// As [`Link::guard`], for a complete response that ends with the connection, until the socket has accepted it. `unsent_bytes` follow at
+    /// As [`Link::guard`], for a complete response that ends with the connection, until the socket has accepted it. `unsent` follows at
     /// once.
     ///
     /// Cost: nothing for a short one, which the socket accepts.
-    pub(crate) fn guard_until_sent(&mut self, unsent_bytes: usize) {
+    pub(crate) fn guard_until_sent(&mut self, unsent: &[u8]) {
         self.guards_unsent = true;
-        if self.is_full() || unsent_bytes as u64 > PROMPT_BYTES {
+        if self.is_full() || unsent.len() as u64 > PROMPT_BYTES {
             self.guard(true);
         }
     }

@@ -357,8 +357,7 @@ impl H1 {
         if is_plain && self.queue.is_empty() {
             self.responded(turn, began_ms, (head, content), (status, content_bytes));
             if !framing.persistent && delimiter == Delimiter::End {
-                let unsent_bytes = turn.context.responder.out.len();
-                turn.link.guard_until_sent(unsent_bytes);
+                turn.link.guard_until_sent(&turn.context.responder.out);
             }
             if outcome == Outcome::RespondedEarly {
                 self.finish_call(turn);

@@ -267,9 +267,8 @@ impl H1 {
                     // Nothing waits for the room of a truncated file.
                     turn.link.drop_file();
                 }
-                let unsent_bytes = turn.context.responder.out.len();
                 match ended.is_whole_until_end() {
-                    true => turn.link.guard_until_sent(unsent_bytes),
+                    true => turn.link.guard_until_sent(&turn.context.responder.out),
                     false => turn.link.guard(ended.ends_with_connection()),
                 }
                 self.stop_reading(match ended.ends_with_connection() {
