@@ -497,7 +497,6 @@ impl Inbound {
     /// The response has been sent, and the rest of the content is still to be discarded. The time for which that took was not the peer's.
     pub(crate) fn response_was_sent(&mut self, context: &Context) {
         if matches!(self.taker, Taker::NobodyYet) {
-            self.pace = Pace::new(context.timeouts.body_grace_ms);
             self.release(true, context);
         }
     }
