@@ -120,6 +120,12 @@ NOTES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"connections_max": 7}, "only 7 of 10 connections were ever open at once"),
     (
+        {"connections_at_start": 9},
+        "only 9 of 10 connections were open when the measured time started: the rate includes",
+    ),
+    ({"connections_at_start": 10}, ""),
+    ({"connections_at_start": None}, ""),
+    (
         {"connections_served": UNEVEN},
         "connections got 1 to 4,000 responses, 1 at the median: rate and latency are those of about"
         " 5 of 100",

@@ -17,6 +17,9 @@ FAILED_SHARE = 0.01
 """Failures above this share change what the other figures mean."""
 ACHIEVED_SHARE = 0.99
 """Below this share of the offered rate, requests queue up and latencies grow with the run."""
+OPEN_SHARE = 0.95
+"""If less than this share of the connections was open when the measured time started, the rate is
+that of fewer connections."""
 REOPENED_SHARE = 0.05
 """If more connections than this share of the requests were reopened, that affects the rate."""
 CLOSING_SHARE = 0.2
@@ -208,9 +211,15 @@ def _missing_connections(report: Report, plan: dict[str, Any]) -> str:
     wanted = plan["connections"]
     if plan.get("stages") or not plan["is_persistent"] or not has_responses(report):
         return ""
-    if report["connections_max"] >= min(wanted, plan.get("requests_total") or wanted):
+    if report["connections_max"] < min(wanted, plan.get("requests_total") or wanted):
+        return f"only {report['connections_max']:,} of {wanted:,} connections were ever open at once"
+    at_start = report.get("connections_at_start")
+    if at_start is None or at_start >= OPEN_SHARE * wanted:
         return ""
-    return f"only {report['connections_max']:,} of {wanted:,} connections were ever open at once"
+    return (
+        f"only {at_start:,} of {wanted:,} connections were open when the measured time started: the"
+        " rate includes a time with fewer connections; a longer --warm-up leaves it out"
+    )
 
 
 def _starved(report: Report) -> str:

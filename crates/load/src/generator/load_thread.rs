@@ -1,13 +1,14 @@
 //! One thread's loop: sockets, timing and the order of work.
 //!
 //! [`exchange`] sends batches and receives their responses, [`frames`] is what HTTP/2 changes about that, [`messages`] is WebSocket, [`dialling`] opens and closes connections, [`arrivals`] is the open loop,
-//! [`secure`] is what TLS adds, [`surplus`] looks for responses that no request asked for.
+//! [`opening`] is the pace of the start, [`secure`] is what TLS adds, [`surplus`] looks for responses that no request asked for.
 
 mod arrivals;
 mod dialling;
 mod exchange;
 mod frames;
 mod messages;
+mod opening;
 mod secure;
 mod surplus;
 mod unfinished;
@@ -33,6 +34,7 @@ use super::session::{Job, Requests};
 use super::tally::{Rules, Tally};
 use super::{Limit, Plan, Shape};
 use crate::Histogram;
+use opening::Opening;
 use window::Window;
 
 /// Large enough that the responses to a deep batch arrive in one read.
@@ -43,8 +45,6 @@ const TICK_NS: u64 = 10_000_000;
 const SWEEP_TICKS: usize = 5;
 /// Maximum number of connections being opened at the start: a listener's backlog may be as small as 100.
 const OPENING_MAX: usize = 100;
-/// How long the start may take before the load starts with what is open.
-const OPENING_NS: u64 = 3_000_000_000;
 /// How long before a request is due the thread wakes up. A thread that sleeps until then is 10 to 30 us late, and wakes with cold caches.
 const SPIN_NS: u64 = 50_000;
 
@@ -84,6 +84,8 @@ pub(super) struct Outcome {
     /// Open loop: requests that were due in the measured time.
     pub(super) offered: u64,
     pub(super) opened: u64,
+    /// Connections that were open when the measured time started; `None`: the load did not wait for them.
+    pub(super) open_at_start: Option<u64>,
     /// Correct responses of each connection that had a request.
     pub(super) served: Vec<u64>,
     pub(super) length_ns: u64,
@@ -119,8 +121,9 @@ pub(super) struct LoadThread {
     target: usize,
     /// Connections from this index on were never opened.
     unopened: usize,
-    /// Connections that were opened for the first time and have not succeeded or failed yet.
+    /// Connections that were opened for the first time, and that the server may not have accepted yet.
     opening: usize,
+    pace: Opening,
     opened: u64,
     /// Until then the open connections wait for the others, so that all of them get opened.
     opening_end_ns: Option<u64>,
@@ -162,6 +165,7 @@ impl LoadThread {
         let mut connections = Vec::new();
         let connection = || Connection::new(common.job(), plan.protocol);
         connections.resize_with(share(plan.connections as u64) as usize, connection);
+        let pace = Opening::new(connections.len(), precise_ns());
         Ok(LoadThread {
             index,
             destination: Destination::new(&plan.address)?,
@@ -184,7 +188,8 @@ impl LoadThread {
             unopened: 0,
             opening: 0,
             opened: 0,
-            opening_end_ns: Some(precise_ns() + OPENING_NS),
+            opening_end_ns: Some(pace.end_ns(precise_ns())),
+            pace,
             awaits_start: false,
             start_late_ns: None,
             tick: 0,
@@ -287,6 +292,7 @@ impl LoadThread {
         self.start_window();
         let now_ns = self.now_ns;
         self.window.note_start(now_ns);
+        self.note_start();
         if now_ns >= self.window.second_end_ns && now_ns < self.window.end_ns {
             self.end_second();
         } else if self.tick.is_multiple_of(SWEEP_TICKS) {
@@ -308,6 +314,7 @@ impl LoadThread {
             let number = self.common.plan.thread_number(self.index);
             self.target = (all.round() as usize + threads - 1 - number) / threads;
         }
+        self.settle_accepted();
         self.fill();
         self.sweep();
         true
@@ -403,6 +410,7 @@ impl LoadThread {
             unfinished_ns,
             offered: offered + overdue,
             opened: self.opened,
+            open_at_start: self.pace.open_at_start,
             served: used.map(|it| it.served).collect(),
             length_ns,
             cpu_ns,

@@ -47,6 +47,7 @@ pub struct Record {
     pub(super) opened: u64,
     pub(super) held: u64,
     pub(super) held_max: u64,
+    pub(super) open_at_start: Option<u64>,
     /// How many connections had each number of correct responses.
     pub(super) served: BTreeMap<u64, u64>,
     pub(super) tls: Option<TlsRecord>,
@@ -162,6 +163,7 @@ impl Record {
             opened: sum(|it| it.opened),
             held,
             held_max,
+            open_at_start: outcomes.iter().map(|it| it.open_at_start).sum(),
             served: served(outcomes),
             tls: common
                 .tls
@@ -212,6 +214,7 @@ impl Record {
         self.opened += other.opened;
         self.held += other.held;
         self.held_max += other.held_max;
+        self.open_at_start = [self.open_at_start, other.open_at_start].into_iter().sum();
         add(&mut self.served, &other.served);
         if let (Some(all), Some(more)) = (&mut self.tls, &other.tls) {
             all.merge(more);

@@ -140,6 +140,8 @@ pub struct Report {
     pub connections_held: u64,
     /// The maximum number of connections established at a time.
     pub connections_max: u64,
+    /// Connections that were open when the measured time started; none if the load did not wait for them.
+    pub connections_at_start: Option<u64>,
     /// How evenly connections were served.
     pub connections_served: Served,
     /// "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "WebSocket".
@@ -302,6 +304,7 @@ impl Report {
             connections_opened: record.opened,
             connections_held: record.held,
             connections_max: record.held_max,
+            connections_at_start: record.open_at_start,
             connections_served: Served::of(&record.served),
             protocol: record.protocol.clone(),
             tls: record.tls.as_ref().map(|it| TlsReport::new(it, seconds)),

@@ -173,8 +173,15 @@ impl LoadThread {
         let took_ns = self.now_ns.saturating_sub(connection.connect_ns);
         self.tally.connect_ns.record(took_ns, 1);
         self.common.board.connection_opened();
+        // A handshake is the server's own response.
+        let is_accepted = self.tls.is_some() || self.common.messages.is_some();
+        if connection.is_new && !is_accepted {
+            self.pace.note_established(took_ns);
+        }
         if is_batchless && self.common.plan.is_persistent {
             connection.stage = Stage::Open;
+            self.settle(index);
+        } else if is_accepted {
             self.settle(index);
         }
     }
@@ -186,6 +193,9 @@ impl LoadThread {
         {
             connection.is_new = false;
             self.opening -= 1;
+            if let Some(end_ns) = &mut self.opening_end_ns {
+                *end_ns = self.pace.end_ns(self.now_ns);
+            }
         }
         self.list(index);
     }

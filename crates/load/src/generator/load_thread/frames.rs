@@ -12,6 +12,10 @@ impl LoadThread {
     /// Reads the frames in the first `length` bytes of the buffer, and continues accordingly.
     pub(super) fn check_frames(&mut self, index: usize, length: usize) {
         let mut at = 0;
+        if self.connections.get(index).is_some_and(|it| it.is_new) {
+            // Its settings are the server's first response.
+            self.settle(index);
+        }
         loop {
             let Some(connection) = self.connections.get_mut(index) else {
                 return;
