@@ -1,13 +1,17 @@
-//! How connections are opened.
+//! How connections are opened: at which pace, and what happens if a server's queue is full.
 
 mod fixture;
 
 use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use fixture::{OK, plan, read_request, responding, server_of_many};
+use fixture::{OK, outcome, plan, read_request, responding, server_of_many};
 use load::generator::{Address, Limit, Plan, run};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
 
 /// Responds to nothing before this many connections have sent a request.
 fn patient(connections: usize) -> Address {
@@ -52,4 +56,65 @@ fn the_connections_at_the_start_are_those_that_the_load_waited_for() {
     // Few connections are opened at once, and a number of requests includes the time that this takes.
     assert_eq!(at_start(100, short), None);
     assert_eq!(at_start(101, Limit::Requests(200)), None);
+}
+
+/// A UNIX socket whose queue has room for one connection.
+fn narrow(name: &str) -> (UnixListener, PathBuf) {
+    let name = format!("bolide-load-{name}-{}.sock", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_file(&path);
+    let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
+    let address = SocketAddrUnix::new(Path::new(&path)).expect("a path");
+    bind(&listener, &address).expect("an address");
+    listen(&listener, 0).expect("a listener");
+    (UnixListener::from(listener), path)
+}
+
+#[test]
+fn a_queue_that_stays_full_is_a_failure() {
+    for is_persistent in [true, false] {
+        let (listener, path) = narrow("full");
+        let asked = Plan {
+            connections: 2,
+            is_persistent,
+            timeout: Duration::from_millis(200),
+            ..plan(Address::Local(path.clone()), 2, 1)
+        };
+        // The first connection is in the queue; the second has no place there.
+        let failures = ["connect 1", "timeout 1"].map(String::from).to_vec();
+        assert_eq!(outcome(&asked), (0, failures));
+        drop(listener);
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+#[test]
+fn the_wait_for_a_place_in_the_queue_is_a_part_of_connecting() {
+    const LATE: Duration = Duration::from_millis(300);
+    for is_persistent in [true, false] {
+        let (listener, path) = narrow("slow");
+        let begin = Instant::now();
+        thread::spawn(move || {
+            thread::sleep(LATE);
+            for mut stream in listener.incoming().flatten() {
+                thread::spawn(move || {
+                    while read_request(&mut stream) && stream.write_all(OK.as_bytes()).is_ok() {}
+                });
+            }
+        });
+        let asked = Plan {
+            connections: 2,
+            is_persistent,
+            ..plan(Address::Local(path.clone()), 2, 1)
+        };
+        let report = run(&asked).expect("a run");
+        assert_eq!((report.ok, report.failed), (2, 0));
+        let late_us = LATE.as_micros() as f64 * 0.8;
+        assert!(begin.elapsed() >= LATE);
+        assert!(report.connect_latency_us.max > late_us, "{report:?}");
+        // With a connection for each request, both wait for the server from their connect on.
+        let waited = report.latency_us.min > late_us;
+        assert!(is_persistent || waited, "{:?}", report.latency_us);
+        let _ = std::fs::remove_file(path);
+    }
 }

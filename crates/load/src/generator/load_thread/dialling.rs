@@ -92,13 +92,14 @@ impl LoadThread {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
-        let sent_ns = if plan.is_persistent {
-            self.now_ns
-        } else {
-            connect_ns
-        };
-        connection.restamp_all(sent_ns);
-        connection.connect_ns = connect_ns;
+        // The wait for a place in the server's queue is a part of connecting.
+        if connection.stage != Stage::Waiting {
+            connection.connect_ns = connect_ns;
+        }
+        connection.restamp_all(match (plan.is_persistent, &dialled) {
+            (true, Ok(_)) => self.now_ns,
+            _ => connection.connect_ns,
+        });
         match dialled {
             Ok(socket) => {
                 self.opened += 1;
@@ -347,7 +348,7 @@ impl LoadThread {
         let is_open_loop = self.schedule.is_some();
         match connection.stage {
             Stage::Failed | Stage::Closed if !is_open_loop => self.open(index),
-            Stage::Waiting if oldest_ns.is_some_and(is_late) => {
+            Stage::Waiting if is_late(connection.connect_ns) => {
                 self.fail(index, ErrorClass::Connect)
             }
             Stage::Waiting => self.dial(index),
