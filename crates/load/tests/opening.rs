@@ -1,10 +1,11 @@
-//! How connections are opened: at which pace, and what happens if a server's queue is full.
+//! How connections are opened: at which pace, and what happens if a server's queue is full or it resets them.
 
 mod fixture;
 
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -117,4 +118,23 @@ fn the_wait_for_a_place_in_the_queue_is_a_part_of_connecting() {
         assert!(is_persistent || waited, "{:?}", report.latency_us);
         let _ = std::fs::remove_file(path);
     }
+}
+
+#[test]
+fn after_a_lost_request_the_next_connection_is_opened_at_once() {
+    let count = AtomicU64::new(0);
+    let address = server_of_many(move |mut stream| {
+        let is_lost = count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        if read_request(&mut stream) && !is_lost {
+            let _ = stream.write_all(OK.as_bytes());
+        }
+    });
+    let asked = Plan {
+        is_persistent: false,
+        ..plan(address, 200, 1)
+    };
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.failed), (100, 100), "{report:?}");
+    // Each of the hundred would wait for a sweep, which takes up to 50 ms.
+    assert!(report.seconds < 2.0, "{}", report.seconds);
 }

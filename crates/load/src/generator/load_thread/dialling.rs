@@ -279,8 +279,8 @@ impl LoadThread {
         class_of(Errno::from_io_error(error).unwrap_or(Errno::CONNRESET))
     }
 
-    /// Every outstanding request on this connection failed. In a closed loop a connection that was open is reopened at once, any other at
-    /// the next sweep. In an open loop it is reopened when it is needed.
+    /// Every outstanding request on this connection failed. In a closed loop a connection that was open is reopened at once, and so is the
+    /// next one of connections for one request each; any other at the next sweep. In an open loop it is reopened when it is needed.
     #[cold]
     pub(super) fn fail(&mut self, index: usize, class: ErrorClass) {
         let Some(connection) = self.connections.get_mut(index) else {
@@ -293,7 +293,9 @@ impl LoadThread {
         }
         self.tally
             .fail(&connection.take_stamps(), class, self.now_ns);
-        let was_open = connection.stage == Stage::Open;
+        let is_single = !self.common.plan.is_persistent && class != ErrorClass::Connect;
+        let was_open =
+            connection.stage == Stage::Open || (is_single && connection.is_established);
         let is_open_loop = self.schedule.is_some();
         self.close(
             index,
