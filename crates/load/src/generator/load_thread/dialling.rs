@@ -211,7 +211,11 @@ impl LoadThread {
                 .get(index)
                 .map(|it| (it.stage, it.outstanding))
             {
-                Some((Stage::Open, 0)) => self.proceed(index),
+                Some((Stage::Open, 0)) => {
+                    // With thousands of them, the first is sent milliseconds before the last.
+                    self.now_ns = precise_ns();
+                    self.proceed(index);
+                }
                 // One for each request was not opened before.
                 Some((Stage::Closed, _)) if has_requests => self.open(index),
                 _ => {}
