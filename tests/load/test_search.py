@@ -99,6 +99,18 @@ def test_latency_alone_does_not_hold(changes: dict[str, Any], reason: str) -> No
     assert reason in line
 
 
+def test_a_rate_whose_backlog_grows_does_not_hold() -> None:
+    def measure(rate: float) -> Outcome:
+        # 3,000 responses per second. All others arrive after the end of the trial.
+        over = max(0, round(rate - 3_000))
+        return server(1e9, backlog_half=10 + over, backlog_end=10 + 2 * over)(rate)
+
+    found = find(measure)
+    assert found.held and 3_000 / search.GAP <= found.held.rate_per_s < 3_000 * search.GAP
+    assert found.trials[2].rate_per_s == 4_000 and found.trials[2].is_hopeless
+    assert found.trials[2].reason == "requests queued up, by 25.0% of the rate"
+
+
 def test_a_server_without_responses_ends_the_search() -> None:
     found = find(server(1e9, ok=0))
     assert [trial.reason for trial in found.trials] == ["there was no correct response"]

@@ -68,6 +68,9 @@ def test_an_open_loop_shows_both_latencies_side_by_side() -> None:
     assert found["offered"] == (
         "offered         10,000.0 requests/s, 100.00% achieved; generator late by 60.0 us at p99"
     )
+    assert lines(**OPEN, drained=30)["offered"].startswith(
+        "offered         10,000.0 requests/s, 100.00% achieved (30 after the end); generator late"
+    )
 
 
 def test_the_histogram_draws_every_response_once() -> None:
@@ -150,6 +153,13 @@ NOTES: list[tuple[dict[str, Any], str]] = [
         OPEN | {"achieved_share": 0.634},
         "only 63.4% of the 10,000 requests/s requested were achieved: requests queued up",
     ),
+    (
+        OPEN | {"backlog_half": 100, "backlog_end": 201},
+        "requests queued up: 201 had no response at the end, 100 halfway: the rate was not",
+    ),
+    (OPEN | {"backlog_half": 100, "backlog_end": 200}, ""),
+    (OPEN | {"backlog_half": 1_000, "backlog_end": 1_250}, ""),
+    (OPEN | {"offered_per_s": 10.0, "backlog_half": 0, "backlog_end": 5}, ""),
     (
         OPEN | {"schedule_lag_us": {"p50": 1.0, "p99": 1_200.0, "max": 1e4}},
         "the generator itself sent 1 % of the requests 1.20 ms late or later",

@@ -261,3 +261,45 @@ fn waiting_awake_is_not_work() {
     assert_eq!((report.ok, failed(&report)), (2500, 0));
     assert!(report.generator_cpu < 0.9, "{}", report.generator_cpu);
 }
+
+#[test]
+fn what_arrives_after_the_end_is_no_part_of_the_rate() {
+    // A response takes 20 ms, one after the other: 50 of 70 in a second, the others after it.
+    let turn = std::sync::Mutex::new(());
+    let address = server_of_many(move |mut stream| {
+        while fixture::read_request(&mut stream) {
+            let held = turn.lock().expect("a lock");
+            thread::sleep(Duration::from_millis(20));
+            drop(held);
+            let _ = stream.write_all(OK.as_bytes());
+        }
+    });
+    let mut asked = open_plan(address, 70.0);
+    asked.connections = 70;
+    asked.limit = Limit::Duration(Duration::from_secs(1));
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, failed(&report), report.unfinished), (70, 0, 0));
+    assert_eq!(report.achieved_share, Some(1.0));
+    let drained = report.drained.expect("an open loop");
+    assert!(drained >= 20, "{report:?}");
+    assert_eq!(report.requests_per_s, (70 - drained) as f64);
+    // A response that is read just before the end is noticed belongs to the last second.
+    let in_seconds = report.per_second.iter().map(|it| it.ok).sum::<u64>();
+    assert!((70 - drained..=72 - drained).contains(&in_seconds));
+    let (half, end) = (report.backlog_half, report.backlog_end);
+    assert!(half < end && end >= Some(drained - 2), "{half:?} {end:?}");
+}
+
+#[test]
+fn a_rate_that_is_achieved_has_no_backlog() {
+    let mut asked = open_plan(server_of_many(responding(&[OK])), 100.0);
+    asked.warm_up = Duration::from_millis(200);
+    asked.limit = Limit::Duration(Duration::from_millis(500));
+    let report = run(&asked).expect("a run");
+    let drained = report.drained.expect("an open loop");
+    assert_eq!(report.ok, 50, "{report:?}");
+    assert!(drained <= 5 && report.backlog_end <= Some(5), "{report:?}");
+    // Responses to requests that were due before the measured time are a part of its rate.
+    let least = (50 - drained) as f64 / 0.5;
+    assert!(report.requests_per_s >= least, "{report:?}");
+}

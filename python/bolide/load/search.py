@@ -127,7 +127,8 @@ class Search:
         invalid = _invalidity(report)
         reason = invalid or failure(self.threshold, report)
         share = report["achieved_share"]
-        is_hopeless = not report["ok"] or (share is not None and share < HOPELESS_SHARE)
+        achieved = min(1.0 if share is None else share, 1 - verdict.backlog_growth(report))
+        is_hopeless = not report["ok"] or achieved < HOPELESS_SHARE
         is_hopeless = is_hopeless and not invalid
         number = len(self.trials) + 1
         trial = Trial(number, rate_per_s, report, not reason, reason, is_hopeless, invalid)
@@ -191,6 +192,8 @@ def failure(threshold: Threshold, report: Report) -> str:
     share = report["achieved_share"]
     if share is not None and share < verdict.ACHIEVED_SHARE:
         return f"only {share:.1%} of the rate was achieved"
+    if grown := verdict.backlog_growth(report):
+        return f"requests queued up, by {grown:.1%} of the rate"
     return ""
 
 

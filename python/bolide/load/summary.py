@@ -129,10 +129,11 @@ def _offered(report: Report) -> str:
     """Format an open loop's rate, the share achieved, and the generator's lateness."""
     if report["offered_per_s"] is None or report["achieved_share"] is None:
         return ""
-    lag = (report["schedule_lag_us"] or {}).get("p99")
+    lag, drained = (report["schedule_lag_us"] or {}).get("p99"), report.get("drained")
+    after = f" ({drained:,} after the end)" if drained else ""
     return (
-        f"{report['offered_per_s']:,.1f} requests/s, {report['achieved_share']:.2%} achieved; "
-        f"generator late by {quantity.latency_text(lag)} at p99"
+        f"{report['offered_per_s']:,.1f} requests/s, {report['achieved_share']:.2%} achieved"
+        f"{after}; generator late by {quantity.latency_text(lag)} at p99"
     )
 
 

@@ -17,6 +17,12 @@ FAILED_SHARE = 0.01
 """Failures above this share change what the other figures mean."""
 ACHIEVED_SHARE = 0.99
 """Below this share of the offered rate, requests queue up and latencies grow with the run."""
+BACKLOG_SHARE = 0.01
+"""If requests queue up by more than this share of the rate, the rate is not achieved."""
+BACKLOG_MIN = 5
+"""How many more requests may be without a response at the end than halfway, at any rate."""
+BACKLOG_SWING = 0.25
+"""The same as a share of those halfway: latency varies, and their number with it."""
 OPEN_SHARE = 0.95
 """If less than this share of the connections was open when the measured time started, the rate is
 that of fewer connections."""
@@ -49,6 +55,20 @@ def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
     return not is_sleepless and float(report["generator_cpu"] or 0) >= BUSY_SHARE
 
 
+def backlog_growth(report: Report) -> float:
+    """Return by which share of an open loop's rate its backlog grew in the second half.
+
+    0.0 if it did not, or if that is not known. At a constant rate it grows if the server does not
+    achieve that rate, even if every request gets its response after the end.
+    """
+    half, end = report.get("backlog_half"), report.get("backlog_end")
+    if half is None or end is None or not report["offered_per_s"]:
+        return 0.0
+    due, grown = report["offered_per_s"] * report["seconds"] / 2, end - half
+    least = max(BACKLOG_MIN, BACKLOG_SHARE * due, BACKLOG_SWING * half)
+    return float(grown / due) if grown > least else 0.0
+
+
 def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
     """Return every warning that applies, the most serious first."""
     found = [
@@ -65,7 +85,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         _missing_connections(report, plan),
         _starved(report) or _uneven(report, plan),
         _reconnecting(report, plan),
-        _queue(report),
+        _queue(report, plan),
         _lag(report),
     ]
     return [sentence for sentence in found if sentence]
@@ -270,13 +290,21 @@ def _reconnecting(report: Report, plan: dict[str, Any]) -> str:
     )
 
 
-def _queue(report: Report) -> str:
+def _queue(report: Report, plan: dict[str, Any]) -> str:
     share = report["achieved_share"]
-    if share is None or share >= ACHIEVED_SHARE or not has_responses(report):
+    if share is None or not has_responses(report):
+        return ""
+    if share < ACHIEVED_SHARE:
+        return (
+            f"only {share:.1%} of the {report['offered_per_s']:,.0f} requests/s requested were "
+            "achieved: requests queued up, and the latency is mostly that of the queue"
+        )
+    if plan.get("stages") or not backlog_growth(report):
         return ""
     return (
-        f"only {share:.1%} of the {report['offered_per_s']:,.0f} requests/s requested were "
-        "achieved: requests queued up, and the latency is mostly that of the queue"
+        f"requests queued up: {report['backlog_end']:,} had no response at the end, "
+        f"{report['backlog_half']:,} halfway: the rate was not achieved, and the latency grows "
+        "with the time"
     )
 
 

@@ -34,6 +34,7 @@ use super::session::{Job, Requests};
 use super::tally::{Rules, Tally};
 use super::{Limit, Plan, Shape};
 use crate::Histogram;
+use arrivals::Backlog;
 use opening::Opening;
 use window::Window;
 
@@ -83,6 +84,7 @@ pub(super) struct Outcome {
     pub(super) unfinished_ns: Histogram,
     /// Open loop: requests that were due in the measured time.
     pub(super) offered: u64,
+    pub(super) backlog: Backlog,
     pub(super) opened: u64,
     /// Connections that were open when the measured time started; `None`: the load did not wait for them.
     pub(super) open_at_start: Option<u64>,
@@ -137,6 +139,7 @@ pub(super) struct LoadThread {
     due_ns: u64,
     alarm_ns: u64,
     offered: u64,
+    backlog: Backlog,
     /// Open loop: due times of requests that got no response without having failed.
     rescheduled: VecDeque<u64>,
     /// Open loop: connections that can take a request, the one that has waited longest first.
@@ -197,6 +200,7 @@ impl LoadThread {
             due_ns: u64::MAX,
             alarm_ns: u64::MAX,
             offered: 0,
+            backlog: Backlog::default(),
             rescheduled: VecDeque::new(),
             free: VecDeque::new(),
             client_must_close: false,
@@ -293,6 +297,7 @@ impl LoadThread {
         let now_ns = self.now_ns;
         self.window.note_start(now_ns);
         self.note_start();
+        self.note_backlog();
         if now_ns >= self.window.second_end_ns && now_ns < self.window.end_ns {
             self.end_second();
         } else if self.tick.is_multiple_of(SWEEP_TICKS) {
@@ -335,7 +340,7 @@ impl LoadThread {
             && let Some(origin_ns) = self.common.board.origin_ns()
         {
             self.window.set(origin_ns);
-            self.tally.start_ns = self.window.start_ns;
+            (self.tally.start_ns, self.tally.end_ns) = (self.window.start_ns, self.window.end_ns);
             self.look_ahead();
         }
         if self.awaits_start && self.now_ns >= self.window.origin_ns {
@@ -396,7 +401,14 @@ impl LoadThread {
         unfinished_ns.merge(&overdue_ns);
         let (under_way, offered) = (self.under_way, self.offered);
         self.await_surplus(events)?;
-        self.end_second();
+        match self.backlog.end {
+            // What arrived after the measured time belongs to none of its seconds.
+            Some(_) => {
+                self.publish();
+                self.series.end_rest();
+            }
+            None => self.end_second(),
+        }
         let incomplete = self.connections.iter();
         let incomplete = incomplete.map(|it| u64::from(it.incomplete(self.common.job())));
         self.tally.requests_sent -= incomplete.sum::<u64>();
@@ -409,6 +421,7 @@ impl LoadThread {
             unfinished: under_way + overdue,
             unfinished_ns,
             offered: offered + overdue,
+            backlog: self.backlog,
             opened: self.opened,
             open_at_start: self.pace.open_at_start,
             served: used.map(|it| it.served).collect(),

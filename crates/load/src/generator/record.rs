@@ -28,6 +28,10 @@ pub struct Record {
     pub(super) unfinished: u64,
     pub(super) unfinished_ns: Packed,
     pub(super) offered: u64,
+    pub(super) in_time: u64,
+    pub(super) drained: u64,
+    pub(super) backlog_half: Option<u64>,
+    pub(super) backlog_end: Option<u64>,
     pub(super) latency_ns: Packed,
     pub(super) uncorrected_ns: Packed,
     pub(super) connect_ns: Packed,
@@ -120,6 +124,11 @@ fn add<K: Copy + Ord>(all: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
     }
 }
 
+/// The sum; `None` if one of them is not known.
+fn both(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    Some(one? + other?)
+}
+
 impl Record {
     /// Combines the outcomes of a run's threads.
     pub(super) fn new(common: &Common, outcomes: &[Outcome]) -> Record {
@@ -143,6 +152,10 @@ impl Record {
             unfinished: sum(|it| it.unfinished),
             unfinished_ns: merged(|it| &it.unfinished_ns),
             offered: sum(|it| it.offered),
+            in_time: sum(|it| it.tally.in_time),
+            drained: sum(|it| it.tally.drained),
+            backlog_half: outcomes.iter().map(|it| it.backlog.half).sum(),
+            backlog_end: outcomes.iter().map(|it| it.backlog.end).sum(),
             latency_ns: merged(|it| it.series.latency_ns()),
             uncorrected_ns: merged(|it| &it.tally.uncorrected_ns),
             connect_ns: merged(|it| &it.tally.connect_ns),
@@ -197,6 +210,10 @@ impl Record {
         self.unfinished += other.unfinished;
         self.unfinished_ns.merge(&other.unfinished_ns);
         self.offered += other.offered;
+        self.in_time += other.in_time;
+        self.drained += other.drained;
+        self.backlog_half = both(self.backlog_half, other.backlog_half);
+        self.backlog_end = both(self.backlog_end, other.backlog_end);
         self.latency_ns.merge(&other.latency_ns);
         self.uncorrected_ns.merge(&other.uncorrected_ns);
         self.connect_ns.merge(&other.connect_ns);
@@ -214,7 +231,7 @@ impl Record {
         self.opened += other.opened;
         self.held += other.held;
         self.held_max += other.held_max;
-        self.open_at_start = [self.open_at_start, other.open_at_start].into_iter().sum();
+        self.open_at_start = both(self.open_at_start, other.open_at_start);
         add(&mut self.served, &other.served);
         if let (Some(all), Some(more)) = (&mut self.tls, &other.tls) {
             all.merge(more);

@@ -74,7 +74,7 @@ pub struct Second {
 /// The results of a run, for the measured time unless stated otherwise. The measured time starts when the warm-up has ended.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Report {
-    /// Correct responses per second.
+    /// Correct responses per second; in an open loop, those that arrived in the measured time.
     pub requests_per_s: f64,
     /// Correct responses.
     pub ok: u64,
@@ -119,6 +119,12 @@ pub struct Report {
     pub offered_per_s: Option<f64>,
     /// Open loop: the share of them that got a correct response.
     pub achieved_share: Option<f64>,
+    /// Open loop: correct responses that arrived after the measured time, to requests that were due in it.
+    pub drained: Option<u64>,
+    /// Open loop with a duration: requests that were due and had no response, halfway through the measured time.
+    pub backlog_half: Option<u64>,
+    /// The same at its end. If they have become more, the rate was not achieved.
+    pub backlog_end: Option<u64>,
     /// Open loop: the delay between the first moment at which a request could be sent (it was due, and a connection was free) and its send.
     pub schedule_lag_us: Option<Lag>,
     /// The share of the measured time during which the busiest thread worked: near 1, the generator was the limit. Polling shortly before a
@@ -272,8 +278,9 @@ impl Report {
         let latency_ns = record.latency_ns.unpacked();
         let cpu_ns = record.cpu_ns as f64;
         let share_of = |ns: u64| per_second(ns as f64 / 1e9);
+        let arrived = if is_open_loop { record.in_time } else { ok };
         Report {
-            requests_per_s: per_second(ok as f64),
+            requests_per_s: per_second(arrived as f64),
             ok,
             failed,
             errors: record.errors,
@@ -295,6 +302,9 @@ impl Report {
             requests_sent: record.requests_sent,
             offered_per_s: is_open_loop.then(|| per_second(record.offered as f64)),
             achieved_share: is_open_loop.then(|| ok as f64 / record.offered.max(1) as f64),
+            drained: is_open_loop.then_some(record.drained),
+            backlog_half: record.backlog_half,
+            backlog_end: record.backlog_end,
             schedule_lag_us: is_open_loop.then(|| Lag::of(&record.lag_ns.unpacked())),
             generator_cpu: share_of(record.cpu_ns_max),
             generator_cpu_s: cpu_ns / 1e9,

@@ -45,6 +45,11 @@ impl Series {
             latency_ns: self.current_ns.packed(),
         });
         (self.ok, self.failed) = (ok, failed);
+        self.end_rest();
+    }
+
+    /// Adds latencies that are in no second to those before.
+    pub(super) fn end_rest(&mut self) {
         self.before_ns.merge(&self.current_ns);
         self.current_ns.clear();
     }

@@ -26,8 +26,14 @@ pub(super) struct Tally {
     rules: Rules,
     /// When the measured time starts; the greatest value until that is known, and when it is over.
     pub(super) start_ns: u64,
+    /// When it ends; the greatest value until that is known, and if a number of requests ends it.
+    pub(super) end_ns: u64,
     is_over: bool,
     pub(super) ok: u64,
+    /// Open loop: correct responses that arrived in the measured time, also those to requests that were due before it.
+    pub(super) in_time: u64,
+    /// Open loop: correct responses that arrived after it, to requests that were due in it.
+    pub(super) drained: u64,
     pub(super) errors: Errors,
     pub(super) warm_up_failed: u64,
     pub(super) bytes: u64,
@@ -54,8 +60,11 @@ impl Tally {
         Tally {
             rules,
             start_ns: u64::MAX,
+            end_ns: u64::MAX,
             is_over: false,
             ok: 0,
+            in_time: 0,
+            drained: 0,
             errors: Errors::default(),
             warm_up_failed: 0,
             bytes: 0,
@@ -110,19 +119,23 @@ impl Tally {
 
     #[inline]
     fn record_equal(&mut self, stamp: &Stamp, count: u32, verdict: &Verdict, now_ns: u64) {
-        if !self.is_measured(stamp, now_ns) {
-            if verdict.error.is_some() && !self.is_over {
-                self.warm_up_failed += u64::from(count);
-            }
-            return;
-        }
         let count = u64::from(count);
-        self.note(&verdict.facts, count);
         let uncorrected_ns = now_ns.saturating_sub(stamp.sent_ns);
         let latency_ns = match self.rules.is_open_loop {
             true => now_ns.saturating_sub(stamp.intended_ns),
             false => uncorrected_ns,
         };
+        if !self.is_measured(stamp, now_ns) {
+            if verdict.error.is_some() && !self.is_over {
+                self.warm_up_failed += count;
+            } else if (self.start_ns..=self.end_ns).contains(&now_ns)
+                && latency_ns <= self.rules.deadline_ns
+            {
+                self.in_time += count;
+            }
+            return;
+        }
+        self.note(&verdict.facts, count);
         if let Some(error) = verdict.error {
             self.errors.add(error, count);
         } else if latency_ns > self.rules.deadline_ns {
@@ -132,6 +145,10 @@ impl Tally {
             self.recent_ns.record(latency_ns, count);
             if self.rules.is_open_loop {
                 self.uncorrected_ns.record(uncorrected_ns, count);
+                match now_ns <= self.end_ns {
+                    true => self.in_time += count,
+                    false => self.drained += count,
+                }
             }
         }
     }
@@ -186,6 +203,8 @@ impl Tally {
     pub(super) fn invalidate(&mut self, served: u64, now_ns: u64) {
         if served > 0 {
             self.ok = self.ok.saturating_sub(served);
+            self.in_time = self.in_time.saturating_sub(served);
+            self.drained = self.drained.min(self.ok);
             self.errors.add(ErrorClass::UnexpectedBytes, served);
         } else if now_ns >= self.start_ns {
             self.errors.add(ErrorClass::UnexpectedBytes, 1);

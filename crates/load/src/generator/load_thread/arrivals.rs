@@ -10,7 +10,40 @@ use net::precise_ns;
 use super::super::connection::{Connection, Stage, Stamp};
 use super::LoadThread;
 
+/// How many requests were due and had no response yet. If they become more, the server does not achieve the rate.
+#[derive(Clone, Copy, Default)]
+pub(in super::super) struct Backlog {
+    /// Halfway through the measured time.
+    pub(in super::super) half: Option<u64>,
+    /// At its end.
+    pub(in super::super) end: Option<u64>,
+}
+
 impl LoadThread {
+    /// Counts the backlog halfway and at the end, where the last second of the measured time ends too.
+    #[cold]
+    pub(super) fn note_backlog(&mut self) {
+        let (start_ns, end_ns) = (self.window.start_ns, self.window.end_ns);
+        if end_ns == u64::MAX || self.schedule.is_none() || self.backlog.end.is_some() {
+            return;
+        }
+        let half_ns = start_ns + (end_ns - start_ns) / 2;
+        if self.now_ns >= half_ns && self.backlog.half.is_none() {
+            self.backlog.half = Some(self.without_response());
+        }
+        if self.now_ns >= end_ns {
+            self.backlog.end = Some(self.without_response());
+            self.end_second();
+        }
+    }
+
+    /// How many requests have become due and have no response.
+    fn without_response(&self) -> u64 {
+        let elapsed_ns = self.now_ns.saturating_sub(self.window.origin_ns);
+        let due = self.schedule.as_ref().map(|it| it.due_before(elapsed_ns));
+        self.under_way + self.rescheduled.len() as u64 + due.unwrap_or(0)
+    }
+
     /// Sends what is due, as long as connections are free.
     #[inline]
     pub(super) fn fire(&mut self) {
