@@ -128,6 +128,41 @@ def test_the_generators_limit_is_called_so(changes: dict[str, Any]) -> None:
     )
 
 
+def waiting(p50_us: Callable[[float], float]) -> Callable[[float], Outcome]:
+    """Make a server that is as fast as `p50_us` says, and has no free connection for many."""
+
+    def measure(rate: float) -> Outcome:
+        sending = {"uncorrected_latency_us": LATENCY | {"p50": p50_us(rate)}}
+        return server(2_500, waited_for_connection=round(rate / 10), **sending)(rate)
+
+    return measure
+
+
+def test_too_few_connections_are_not_the_servers_limit() -> None:
+    found = find(waiting(lambda rate: 1_000.0))
+    assert search.limit(found) == "connections"
+    assert search.result_text(found)[-1].endswith(
+        "this is the limit of the connections: all were busy, and the server responded as fast as "
+        "at the lowest rate; give more of them with -c"
+    )
+    # A server without time left has all connections busy too, but responds more slowly.
+    assert search.limit(find(waiting(lambda rate: rate))) == "server"
+    few = server(2_500, waited_for_connection=20)
+    assert search.limit(find(few)) == "server"
+
+
+@pytest.mark.parametrize(("cause", "limit"), [("no_port", "generator"), ("no_answer", "server")])
+def test_a_generator_without_ports_is_the_limit(cause: str, limit: str) -> None:
+    def measure(rate: float) -> Outcome:
+        lost = 500 if rate > 2_500 else 0
+        failures = {"errors": {"connect": lost}, "connect_failures": {cause: lost}}
+        return server(1e9, failed=lost, **failures)(rate)
+
+    found = find(measure)
+    assert search.limit(found) == limit
+    assert search.result_text(found)[-1].endswith("see --source") == (limit == "generator")
+
+
 def test_a_generator_that_never_sleeps_is_not_blamed_for_being_busy() -> None:
     busy = server(2_500, generator_cpu=1.0)
     assert search.limit(search.find(P99, busy, lambda trial: None, 1000, True)) == "server"

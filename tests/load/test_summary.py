@@ -157,6 +157,20 @@ NOTES: list[tuple[dict[str, Any], str]] = [
         OPEN | {"backlog_half": 100, "backlog_end": 201},
         "requests queued up: 201 had no response at the end, 100 halfway: the rate was not",
     ),
+    (
+        OPEN | {"achieved_share": 0.9, "waited_for_connection": 5_000},
+        "only 90.0% of the 10,000 requests/s requested were achieved: requests queued up, and the "
+        "latency is mostly that of the queue; 25.0% of the requests found all 10 connections busy: "
+        "if the server has time left, give more of them (-c)",
+    ),
+    (
+        {"errors": {"connect": 3}, "connect_failures": {"no_port": 2, "errno_13": 1}},
+        "3 connections could not be opened: no local port was free",
+    ),
+    (
+        {"errors": {"connect": 3}, "connect_failures": {"errno_13": 3}},
+        "3 connections could not be opened: Permission denied",
+    ),
     (OPEN | {"backlog_half": 100, "backlog_end": 200}, ""),
     (OPEN | {"backlog_half": 1_000, "backlog_end": 1_250}, ""),
     (OPEN | {"offered_per_s": 10.0, "backlog_half": 0, "backlog_end": 5}, ""),

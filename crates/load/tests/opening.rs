@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fixture::{OK, outcome, plan, read_request, responding, server_of_many};
-use load::generator::{Address, Limit, Plan, run};
+use load::generator::{Address, ErrorClass, Limit, Plan, run};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
 
 /// Responds to nothing before this many connections have sent a request.
@@ -137,4 +137,50 @@ fn after_a_lost_request_the_next_connection_is_opened_at_once() {
     assert_eq!((report.ok, report.failed), (100, 100), "{report:?}");
     // Each of the hundred would wait for a sweep, which takes up to 50 ms.
     assert!(report.seconds < 2.0, "{}", report.seconds);
+}
+
+#[test]
+fn what_prevented_connections_is_counted() {
+    let cause = |address, connections| {
+        let asked = Plan {
+            connections,
+            timeout: Duration::from_millis(200),
+            ..plan(address, connections as u64, 1)
+        };
+        let report = run(&asked).expect("a run");
+        assert_eq!((report.ok, report.failed), (0, connections as u64));
+        report.connect_failures.into_iter().collect::<Vec<_>>()
+    };
+    let (listener, path) = narrow("cause");
+    assert_eq!(
+        cause(Address::Local(path.clone()), 3),
+        [(String::from("full_queue"), 2)]
+    );
+    drop(listener);
+    let _ = std::fs::remove_file(path);
+    // A file that is no socket refuses.
+    let file = std::env::current_exe().expect("a path");
+    assert_eq!(cause(Address::Local(file), 2), []);
+}
+
+#[test]
+fn a_full_queue_of_tcp_is_no_answer() {
+    let listener = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    bind(&listener, &any).expect("a port");
+    listen(&listener, 0).expect("a listener");
+    let listener = std::net::TcpListener::from(listener);
+    let address = listener.local_addr().expect("an address");
+    let asked = Plan {
+        connections: 4,
+        timeout: Duration::from_millis(300),
+        ..plan(Address::Internet(address), 4, 1)
+    };
+    let report = run(&asked).expect("a run");
+    let of = |class| report.errors.get(class);
+    let lost = of(ErrorClass::Connect);
+    // How many fit into the queue is the kernel's choice; they have no response.
+    assert!(lost >= 2 && of(ErrorClass::Timeout) >= 1, "{report:?}");
+    assert_eq!(lost + of(ErrorClass::Timeout), 4);
+    assert_eq!(report.connect_failures.get("no_answer"), Some(&lost));
 }

@@ -118,6 +118,8 @@ fn what_is_due_and_not_sent_is_unfinished() {
     assert_eq!(report.ok + report.unfinished, 50);
     assert!((3..=6).contains(&report.ok), "{report:?}");
     assert_eq!(report.requests_sent, report.ok);
+    // Only the first one found the connection free.
+    assert_eq!(report.waited_for_connection, Some(49));
     // One is due every 10 ms: the youngest at 490 ms, and the oldest when as many were due as got a response.
     let ages = &report.unfinished_us;
     assert_eq!(ages.iter().map(|it| it.1).sum::<u64>(), report.unfinished);
@@ -299,6 +301,7 @@ fn a_rate_that_is_achieved_has_no_backlog() {
     let drained = report.drained.expect("an open loop");
     assert_eq!(report.ok, 50, "{report:?}");
     assert!(drained <= 5 && report.backlog_end <= Some(5), "{report:?}");
+    assert!(report.waited_for_connection < Some(10), "{report:?}");
     // Responses to requests that were due before the measured time are a part of its rate.
     let least = (50 - drained) as f64 / 0.5;
     assert!(report.requests_per_s >= least, "{report:?}");

@@ -35,6 +35,9 @@ FAILED_SHARE_MAX = 0.001
 """A trial with more failures does not hold, whatever its latency."""
 HOPELESS_SHARE = 0.9
 """A trial that achieved less of its rate is not repeated."""
+SLOWER = 1.5
+"""If the server responds more slowly than at the lowest rate by this factor, it has no time left,
+although all connections are busy."""
 LAG_SHARE = 0.1
 """If the generator was late by more than this share of a latency limit, it was the bottleneck."""
 
@@ -200,8 +203,9 @@ def failure(threshold: Threshold, report: Report) -> str:
 def limit(search: Search) -> str:
     """Return what limited the rate when the search ended.
 
-    It is "server", "generator", "none", or "invalid" if trials that were not valid, or could not be
-    run, ended the search.
+    It is "server", "generator", "connections" (all were busy, although the server responded as fast
+    as at the lowest rate), "none" (no rate failed), or "invalid" if trials that were not valid, or
+    could not be run, ended the search.
     """
     if search.ended:
         return "invalid"
@@ -217,8 +221,25 @@ def limit(search: Search) -> str:
         lag_max_us = LAG_SHARE * search.threshold.limit
     is_busy = verdict.is_generator_bound(report, search.is_sleepless)
     is_starved = not search.is_sleepless and _has_no_time(report)
-    is_generator = is_busy or is_starved or lag_us > lag_max_us
-    return "generator" if is_generator else "server"
+    is_late = lag_us > lag_max_us
+    if is_busy or is_starved or is_late or verdict.lacks_connections(report):
+        return "generator"
+    return "connections" if _lacks_only_connections(search, report) else "server"
+
+
+def _lacks_only_connections(search: Search, report: Report) -> bool:
+    """Return whether requests waited for connections, and not for the server."""
+    if not report["ok"] or verdict.waited_share(report) < verdict.WAITED_SHARE:
+        return False
+    responded = [each for each in search.trials if each.report["ok"]]
+    lowest = min(responded, key=lambda each: each.rate_per_s).report
+    return _median_us(report) < SLOWER * _median_us(lowest)
+
+
+def _median_us(report: Report) -> float:
+    """Return the median latency from sending."""
+    latency_us = report["uncorrected_latency_us"] or report["latency_us"]
+    return float(latency_us["p50"])
 
 
 def _has_no_time(report: Report) -> bool:
@@ -253,7 +274,11 @@ def result_text(search: Search) -> list[str]:
         limited_by = {
             "server": "the server's limit: the generator had time left and sent on time",
             "generator": "the generator's limit: the server may do more; see --threads, --cpus",
+            "connections": "the limit of the connections: all were busy, and the server responded "
+            "as fast as at the lowest rate; give more of them with -c",
         }[limit(search)]
+        if verdict.lacks_connections(failed.report):
+            limited_by = "the generator's limit: it could not open connections; see --source"
         rate = f"{failed.rate_per_s:,.0f} requests/s"
         lines.append(f"{rate} fail ({failed.reason}); this is {limited_by}")
     else:

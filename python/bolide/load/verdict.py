@@ -5,6 +5,7 @@ A figure that describes the generator, or failures, does not describe the server
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from bolide import quantity
@@ -23,6 +24,8 @@ BACKLOG_MIN = 5
 """How many more requests may be without a response at the end than halfway, at any rate."""
 BACKLOG_SWING = 0.25
 """The same as a share of those halfway: latency varies, and their number with it."""
+WAITED_SHARE = 0.01
+"""If more of the requests than this share found all connections busy, their number matters."""
 OPEN_SHARE = 0.95
 """If less than this share of the connections was open when the measured time started, the rate is
 that of fewer connections."""
@@ -75,6 +78,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         *(f"the result is not valid: {reason}" for reason in report.get("invalid") or ()),
         _nothing(report),
         _failures(report, plan),
+        _connecting(report),
         _tls(report),
         _http2(report, plan),
         _websocket(report),
@@ -112,6 +116,45 @@ def _failures(report: Report, plan: dict[str, Any]) -> str:
     if failed >= 0.5 * total:
         return f"{what}: the rate is not a throughput{hint}"
     return f"{what}: rate and latency cover only the others{hint}"
+
+
+CONNECT_REMEDIES = {
+    "no_port": "no local port was free, because each is kept for a minute after its connection; "
+    "give several addresses with --source, or leave out --no-keep-alive",
+    "no_file": "too many files are open; raise the limit (ulimit -Hn)",
+    "no_route": "no route leads to the server",
+    "full_queue": "the queue of the server's UNIX socket stayed full",
+    "no_answer": "the server's queue was full, or nothing at its address responds",
+}
+"""What prevented connections, and what to do about it."""
+OWN_LIMITS = ("no_port", "no_file")
+"""Causes that are limits of the generator."""
+
+
+def _connecting(report: Report) -> str:
+    """Name the most frequent cause of connections that could not be opened, with its remedy."""
+    failures = report.get("connect_failures") or {}
+    if not failures:
+        return ""
+    cause = max(failures, key=lambda name: int(failures[name]))
+    what = CONNECT_REMEDIES.get(cause)
+    if what is None:
+        what = os.strerror(int(cause.removeprefix("errno_")))
+    return f"{sum(failures.values()):,} connections could not be opened: {what}"
+
+
+def lacks_connections(report: Report) -> bool:
+    """Return whether failures are mostly those of a generator without ports or descriptors."""
+    failures = report.get("connect_failures") or {}
+    is_own = any(failures.get(name) for name in OWN_LIMITS)
+    return is_own and 2 * int(report["errors"].get("connect", 0)) > int(report["failed"])
+
+
+def waited_share(report: Report) -> float:
+    """Return the share of an open loop's requests that were due while all connections were busy."""
+    waited = report.get("waited_for_connection")
+    due = (report["offered_per_s"] or 0.0) * report["seconds"]
+    return float(waited / due) if waited and due else 0.0
 
 
 TLS_REMEDIES = {
@@ -232,7 +275,8 @@ def _missing_connections(report: Report, plan: dict[str, Any]) -> str:
     if plan.get("stages") or not plan["is_persistent"] or not has_responses(report):
         return ""
     if report["connections_max"] < min(wanted, plan.get("requests_total") or wanted):
-        return f"only {report['connections_max']:,} of {wanted:,} connections were ever open at once"
+        most = report["connections_max"]
+        return f"only {most:,} of {wanted:,} connections were ever open at once"
     at_start = report.get("connections_at_start")
     if at_start is None or at_start >= OPEN_SHARE * wanted:
         return ""
@@ -291,20 +335,25 @@ def _reconnecting(report: Report, plan: dict[str, Any]) -> str:
 
 
 def _queue(report: Report, plan: dict[str, Any]) -> str:
-    share = report["achieved_share"]
+    share, waited, cause = report["achieved_share"], waited_share(report), ""
     if share is None or not has_responses(report):
         return ""
+    if waited >= WAITED_SHARE:
+        cause = (
+            f"; {waited:.1%} of the requests found all {plan['connections']:,} connections busy: if"
+            " the server has time left, give more of them (-c)"
+        )
     if share < ACHIEVED_SHARE:
         return (
             f"only {share:.1%} of the {report['offered_per_s']:,.0f} requests/s requested were "
-            "achieved: requests queued up, and the latency is mostly that of the queue"
+            f"achieved: requests queued up, and the latency is mostly that of the queue{cause}"
         )
     if plan.get("stages") or not backlog_growth(report):
         return ""
     return (
         f"requests queued up: {report['backlog_end']:,} had no response at the end, "
         f"{report['backlog_half']:,} halfway: the rate was not achieved, and the latency grows "
-        "with the time"
+        f"with the time{cause}"
     )
 
 

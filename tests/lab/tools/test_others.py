@@ -323,6 +323,10 @@ def test_a_search_is_asked_of_our_tool_alone() -> None:
             "the generator was the limit of p99 < 10ms: the server may do more",
         ),
         (
+            {"limit": "connections"},
+            "the connections were the limit of p99 < 10ms: all of them were busy",
+        ),
+        (
             {"limit": "none", "is_confirmed": False},
             "no rate failed p99 < 10ms: the limit is not known;"
             " the search ended before it was confirmed",

@@ -84,6 +84,8 @@ pub(super) struct Outcome {
     pub(super) unfinished_ns: Histogram,
     /// Open loop: requests that were due in the measured time.
     pub(super) offered: u64,
+    /// Open loop: those of them that were due while no connection was free.
+    pub(super) waited: u64,
     pub(super) backlog: Backlog,
     pub(super) opened: u64,
     /// Connections that were open when the measured time started; `None`: the load did not wait for them.
@@ -139,6 +141,7 @@ pub(super) struct LoadThread {
     due_ns: u64,
     alarm_ns: u64,
     offered: u64,
+    waited: u64,
     backlog: Backlog,
     /// Open loop: due times of requests that got no response without having failed.
     rescheduled: VecDeque<u64>,
@@ -200,6 +203,7 @@ impl LoadThread {
             due_ns: u64::MAX,
             alarm_ns: u64::MAX,
             offered: 0,
+            waited: 0,
             backlog: Backlog::default(),
             rescheduled: VecDeque::new(),
             free: VecDeque::new(),
@@ -395,9 +399,13 @@ impl LoadThread {
     fn outcome(mut self, events: &mut Events) -> io::Result<Outcome> {
         let (length_ns, cpu_ns) = self.window.spent_ns();
         let wait_ns = self.window.waited_ns();
+        if self.backlog.end.is_none() && self.window.is_known() {
+            self.waited += self.overdue_without_connection();
+        }
         let mut unfinished_ns = self.ages_under_way_ns();
         let overdue_ns = self.ages_overdue_ns();
         let overdue = overdue_ns.total();
+
         unfinished_ns.merge(&overdue_ns);
         let (under_way, offered) = (self.under_way, self.offered);
         self.await_surplus(events)?;
@@ -421,6 +429,7 @@ impl LoadThread {
             unfinished: under_way + overdue,
             unfinished_ns,
             offered: offered + overdue,
+            waited: self.waited,
             backlog: self.backlog,
             opened: self.opened,
             open_at_start: self.pace.open_at_start,

@@ -28,6 +28,7 @@ pub struct Record {
     pub(super) unfinished: u64,
     pub(super) unfinished_ns: Packed,
     pub(super) offered: u64,
+    pub(super) waited: u64,
     pub(super) in_time: u64,
     pub(super) drained: u64,
     pub(super) backlog_half: Option<u64>,
@@ -35,6 +36,7 @@ pub struct Record {
     pub(super) latency_ns: Packed,
     pub(super) uncorrected_ns: Packed,
     pub(super) connect_ns: Packed,
+    pub(super) connect_failures: BTreeMap<String, u64>,
     pub(super) lag_ns: Packed,
     pub(super) statuses: BTreeMap<u16, u64>,
     pub(super) bytes: u64,
@@ -118,9 +120,17 @@ fn served(outcomes: &[Outcome]) -> BTreeMap<u64, u64> {
     all
 }
 
-fn add<K: Copy + Ord>(all: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
+fn connect_failures(outcomes: &[Outcome]) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for outcome in outcomes {
+        add(&mut all, &outcome.tally.connect_failures);
+    }
+    all
+}
+
+fn add<K: Clone + Ord>(all: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
     for (key, count) in more {
-        *all.entry(*key).or_insert(0) += count;
+        *all.entry(key.clone()).or_insert(0) += count;
     }
 }
 
@@ -152,6 +162,7 @@ impl Record {
             unfinished: sum(|it| it.unfinished),
             unfinished_ns: merged(|it| &it.unfinished_ns),
             offered: sum(|it| it.offered),
+            waited: sum(|it| it.waited),
             in_time: sum(|it| it.tally.in_time),
             drained: sum(|it| it.tally.drained),
             backlog_half: outcomes.iter().map(|it| it.backlog.half).sum(),
@@ -159,6 +170,7 @@ impl Record {
             latency_ns: merged(|it| it.series.latency_ns()),
             uncorrected_ns: merged(|it| &it.tally.uncorrected_ns),
             connect_ns: merged(|it| &it.tally.connect_ns),
+            connect_failures: connect_failures(outcomes),
             lag_ns: merged(|it| &it.tally.lag_ns),
             statuses: statuses(outcomes),
             bytes: sum(|it| it.tally.bytes),
@@ -210,6 +222,7 @@ impl Record {
         self.unfinished += other.unfinished;
         self.unfinished_ns.merge(&other.unfinished_ns);
         self.offered += other.offered;
+        self.waited += other.waited;
         self.in_time += other.in_time;
         self.drained += other.drained;
         self.backlog_half = both(self.backlog_half, other.backlog_half);
@@ -217,6 +230,7 @@ impl Record {
         self.latency_ns.merge(&other.latency_ns);
         self.uncorrected_ns.merge(&other.uncorrected_ns);
         self.connect_ns.merge(&other.connect_ns);
+        add(&mut self.connect_failures, &other.connect_failures);
         self.lag_ns.merge(&other.lag_ns);
         add(&mut self.statuses, &other.statuses);
         self.bytes += other.bytes;

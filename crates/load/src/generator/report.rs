@@ -97,6 +97,9 @@ pub struct Report {
     pub uncorrected_latency_us: Option<Latency>,
     /// Duration of successful connects with their TLS handshakes, for the whole run.
     pub connect_latency_us: Latency,
+    /// Connections that could not be opened, for the whole run, by what prevented that: "no_port", "no_file", "no_route", "full_queue" (of a
+    /// UNIX socket), "no_answer" or "errno_" and a number.
+    pub connect_failures: BTreeMap<String, u64>,
     /// The non-empty buckets of `latency_us`: (middle in microseconds, count). Those of several runs can be added up; a percentile of the sum
     /// is the middle of its bucket, or the maximum if that is less.
     pub histogram: Vec<(f64, u64)>,
@@ -119,6 +122,8 @@ pub struct Report {
     pub offered_per_s: Option<f64>,
     /// Open loop: the share of them that got a correct response.
     pub achieved_share: Option<f64>,
+    /// Open loop: requests that were due while no connection was free, and so waited for one.
+    pub waited_for_connection: Option<u64>,
     /// Open loop: correct responses that arrived after the measured time, to requests that were due in it.
     pub drained: Option<u64>,
     /// Open loop with a duration: requests that were due and had no response, halfway through the measured time.
@@ -292,6 +297,7 @@ impl Report {
             uncorrected_latency_us: is_open_loop
                 .then(|| Latency::of(&record.uncorrected_ns.unpacked())),
             connect_latency_us: Latency::of(&record.connect_ns.unpacked()),
+            connect_failures: record.connect_failures.clone(),
             histogram: rows(&latency_ns),
             statuses: record.statuses.clone(),
             bytes_received: record.bytes,
@@ -302,6 +308,7 @@ impl Report {
             requests_sent: record.requests_sent,
             offered_per_s: is_open_loop.then(|| per_second(record.offered as f64)),
             achieved_share: is_open_loop.then(|| ok as f64 / record.offered.max(1) as f64),
+            waited_for_connection: is_open_loop.then_some(record.waited),
             drained: is_open_loop.then_some(record.drained),
             backlog_half: record.backlog_half,
             backlog_end: record.backlog_end,

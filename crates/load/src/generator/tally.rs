@@ -1,6 +1,6 @@
 //! What one thread counts during a run.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::Histogram;
 
@@ -50,6 +50,8 @@ pub(super) struct Tally {
     pub(super) lag_ns: Histogram,
     /// For the whole run.
     pub(super) connect_ns: Histogram,
+    /// For the whole run.
+    pub(super) connect_failures: BTreeMap<String, u64>,
     pub(super) tls: TlsCounts,
     /// For the whole run.
     pub(super) websocket: WebSocketReport,
@@ -77,6 +79,7 @@ impl Tally {
             uncorrected_ns: Histogram::new(),
             lag_ns: Histogram::new(),
             connect_ns: Histogram::new(),
+            connect_failures: BTreeMap::new(),
             tls: TlsCounts::default(),
             websocket: WebSocketReport::default(),
         }
@@ -188,6 +191,14 @@ impl Tally {
                 true => self.errors.add(class, count),
                 false => self.warm_up_failed += count,
             }
+        }
+    }
+
+    /// Counts a connection that could not be opened because of this.
+    #[cold]
+    pub(super) fn note_connect_failure(&mut self, cause: String) {
+        if !self.is_over {
+            *self.connect_failures.entry(cause).or_insert(0) += 1;
         }
     }
 

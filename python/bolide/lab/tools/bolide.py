@@ -144,6 +144,7 @@ def _of_search(found: dict[str, Any], load: Load) -> list[str]:
     limits = {
         "server": f"the server met {load.finds} up to this rate",
         "generator": f"the generator was the limit of {load.finds}: the server may do more",
+        "connections": f"the connections were the limit of {load.finds}: all of them were busy",
         "none": f"no rate failed {load.finds}: the limit is not known",
     }
     sure = "" if found["is_confirmed"] else "; the search ended before it was confirmed"

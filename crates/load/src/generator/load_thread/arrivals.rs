@@ -33,15 +33,29 @@ impl LoadThread {
         }
         if self.now_ns >= end_ns {
             self.backlog.end = Some(self.without_response());
+            self.waited += self.overdue_without_connection();
             self.end_second();
         }
     }
 
     /// How many requests have become due and have no response.
     fn without_response(&self) -> u64 {
+        self.under_way + self.overdue()
+    }
+
+    /// How many requests have become due and are not sent.
+    fn overdue(&self) -> u64 {
         let elapsed_ns = self.now_ns.saturating_sub(self.window.origin_ns);
         let due = self.schedule.as_ref().map(|it| it.due_before(elapsed_ns));
-        self.under_way + self.rescheduled.len() as u64 + due.unwrap_or(0)
+        self.rescheduled.len() as u64 + due.unwrap_or(0)
+    }
+
+    /// How many of them are not sent because no connection is free.
+    pub(super) fn overdue_without_connection(&self) -> u64 {
+        match self.free.is_empty() {
+            true => self.overdue(),
+            false => 0,
+        }
     }
 
     /// Sends what is due, as long as connections are free.
@@ -125,6 +139,7 @@ impl LoadThread {
                 let could_ns = intended_ns.max(free_since_ns);
                 let lag_ns = self.now_ns.saturating_sub(could_ns);
                 self.tally.lag_ns.record(lag_ns, 1);
+                self.waited += u64::from(free_since_ns > intended_ns);
             }
             count += 1;
             self.pass_due();

@@ -111,8 +111,15 @@ impl LoadThread {
                 self.send_first(index);
             }
             Err(Errno::AGAIN) if is_local => connection.stage = Stage::Waiting,
-            Err(error) => self.fail(index, class_of(error)),
+            Err(error) => self.fail_connect(index, error),
         }
+    }
+
+    /// The connection could not be opened because of this.
+    #[cold]
+    fn fail_connect(&mut self, index: usize, error: Errno) {
+        let class = self.class_of(error);
+        self.fail(index, class);
     }
 
     /// On loopback the handshake is complete when connect returns, so most first batches are sent here.
@@ -280,7 +287,15 @@ impl LoadThread {
         if self.tls.is_some() && self.note_tls_failure(error) {
             return ErrorClass::Tls;
         }
-        class_of(Errno::from_io_error(error).unwrap_or(Errno::CONNRESET))
+        self.class_of(Errno::from_io_error(error).unwrap_or(Errno::CONNRESET))
+    }
+
+    fn class_of(&mut self, error: Errno) -> ErrorClass {
+        let class = class_of(error);
+        if class == ErrorClass::Connect {
+            self.tally.note_connect_failure(cause_of(error));
+        }
+        class
     }
 
     /// Every outstanding request on this connection failed. In a closed loop a connection that was open is reopened at once, and so is the
@@ -355,7 +370,7 @@ impl LoadThread {
         match connection.stage {
             Stage::Failed | Stage::Closed if !is_open_loop => self.open(index),
             Stage::Waiting if is_late(connection.connect_ns) => {
-                self.fail(index, ErrorClass::Connect)
+                self.fail_connect(index, Errno::AGAIN)
             }
             Stage::Waiting => self.dial(index),
             Stage::Ending { since_ns, .. } if self.now_ns.saturating_sub(since_ns) > CLOSING_NS => {
@@ -363,12 +378,29 @@ impl LoadThread {
                 self.finish(index);
             }
             Stage::Opening if is_late(oldest_ns.unwrap_or(connection.connect_ns)) => {
-                self.fail(index, ErrorClass::Timeout)
+                let has_handshake = self.tls.is_some() || self.common.messages.is_some();
+                match connection.is_established || has_handshake {
+                    true => self.fail(index, ErrorClass::Timeout),
+                    false => self.fail_connect(index, Errno::ALREADY),
+                }
             }
             Stage::Open if oldest_ns.is_some_and(is_late) => self.time_out(index),
             Stage::Open if oldest_ns.is_none() && !is_open_loop => self.proceed(index),
             _ => {}
         }
+    }
+}
+
+/// The name of what prevented a connection.
+fn cause_of(error: Errno) -> String {
+    match error {
+        Errno::ADDRNOTAVAIL => String::from("no_port"),
+        Errno::MFILE | Errno::NFILE => String::from("no_file"),
+        Errno::HOSTUNREACH | Errno::NETUNREACH => String::from("no_route"),
+        Errno::AGAIN => String::from("full_queue"),
+        // Still connecting.
+        Errno::ALREADY => String::from("no_answer"),
+        other => format!("errno_{}", other.raw_os_error()),
     }
 }
 
