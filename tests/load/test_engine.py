@@ -79,6 +79,7 @@ def test_a_load_says_what_it_does_and_what_came_of_it() -> None:
     progress = json.loads(load.progress())
     assert (progress["phase"], progress["ok"], progress["failed"]) == ("done", 0, 5)
     assert list(progress["interval_latency_us"]) == ["p50", "p99", "max"]
+    load.stop()  # which has no effect any more
     report = json.loads(load.report())
     assert list(report["errors"]) == CLASSES
     assert {name for name, count in report["errors"].items() if count} == {"refused"}

@@ -97,6 +97,7 @@ pub(super) struct Outcome {
     /// The time that it waited for a processor; `None`: the kernel does not report that.
     pub(super) wait_ns: Option<u64>,
     pub(super) start_late_ns: Option<u64>,
+    pub(super) was_stopped: bool,
 }
 
 pub(super) struct LoadThread {
@@ -153,6 +154,8 @@ pub(super) struct LoadThread {
     unread: Vec<(usize, bool)>,
     /// The load is over, and nothing more is sent.
     is_over: bool,
+    /// It was ended before its plan was.
+    was_stopped: bool,
 }
 
 impl LoadThread {
@@ -210,6 +213,7 @@ impl LoadThread {
             client_must_close: false,
             unread: Vec::new(),
             is_over: false,
+            was_stopped: false,
             common,
         })
     }
@@ -294,6 +298,7 @@ impl LoadThread {
     #[cold]
     fn tick(&mut self) -> bool {
         if self.common.board.is_stopped() {
+            self.was_stopped = true;
             return false;
         }
         self.tick += 1;
@@ -438,6 +443,7 @@ impl LoadThread {
             cpu_ns,
             wait_ns,
             start_late_ns: self.start_late_ns,
+            was_stopped: self.was_stopped,
             tally: self.tally,
             series: self.series,
         })

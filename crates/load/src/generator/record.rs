@@ -200,7 +200,7 @@ impl Record {
             }),
             per_second: table(&series),
             start_late_ns: outcomes.iter().filter_map(|it| it.start_late_ns).max(),
-            was_stopped: common.board.is_stopped(),
+            was_stopped: outcomes.iter().any(|it| it.was_stopped),
             server_software: first
                 .and_then(|it| it.server_software.get().cloned())
                 .unwrap_or_default(),
