@@ -116,6 +116,10 @@ NOTES: list[tuple[dict[str, Any], str]] = [
         },
         "100 of 1,000 responses had status 400 or 500 instead of 2xx: rate and latency cover only",
     ),
+    (
+        {"ok": 0, "statuses": {}, "errors": {"wrong_body": 5}},
+        "5 of 5 requests failed (5 wrong_body): the rate is not a throughput",
+    ),
     ({"ok": 10, "errors": {"reset": 90}}, "90 of 100 requests failed (90 reset): the rate is not"),
     (
         {"generator_cpu": 0.96},

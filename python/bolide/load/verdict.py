@@ -45,9 +45,22 @@ LAG_US = 1_000.0
 """From this value, the generator's own lateness affects latencies of milliseconds."""
 
 
+RESPONSE_CLASSES = (
+    "short",
+    "long",
+    "wrong_status",
+    "wrong_body",
+    "unexpected_bytes",
+    "late",
+    "early_response",
+)
+"""Failures of requests that got a response; those of WebSocket have no status."""
+
+
 def has_responses(report: Report) -> bool:
     """Return whether the server responded to any request."""
-    return bool(report["ok"] or any(report["statuses"].values()))
+    failed = any(report["errors"].get(name) for name in RESPONSE_CLASSES)
+    return bool(report["ok"] or any(report["statuses"].values()) or failed)
 
 
 def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
