@@ -43,6 +43,10 @@ def test_figures() -> None:
     assert "unfinished" not in found and "offered" not in found
     assert lines()["failed"] == "failed          none"
     assert lines(unfinished=3)["unfinished"] == "unfinished      3"
+    ages = [[1_000.0, 2], [3_000_000.0, 1]]
+    assert lines(unfinished=3, unfinished_us=ages)["unfinished"] == (
+        "unfinished      3, the oldest after 3.00 s"
+    )
 
 
 def test_a_single_connection_has_no_distribution() -> None:
@@ -175,6 +179,11 @@ NOTES: list[tuple[dict[str, Any], str]] = [
         {"errors": {"connect": 3}, "connect_failures": {"errno_13": 3}},
         "3 connections could not be opened: Permission denied",
     ),
+    (
+        {"unfinished": 50, "unfinished_us": [[100.0, 49], [3e6, 1]]},
+        "50 requests had no response when the time was over, the oldest after 3.00 s: no response",
+    ),
+    ({"unfinished": 50, "unfinished_us": [[16_050.0, 50]]}, ""),
     (OPEN | {"backlog_half": 100, "backlog_end": 200}, ""),
     (OPEN | {"backlog_half": 1_000, "backlog_end": 1_250}, ""),
     (OPEN | {"offered_per_s": 10.0, "backlog_half": 0, "backlog_end": 5}, ""),
@@ -252,6 +261,9 @@ def test_csv_is_a_header_and_a_line() -> None:
     assert (row["errors_reset"], row["errors_timeout"]) == ("3", "0")
     assert row["latency_us_p99_99"] == "15000.0"
     assert row["uncorrected_latency_us_p50"] == row["offered_per_s"] == ""
+    assert row["unfinished_oldest_us"] == ""
+    _, line = csv.reader(io.StringIO(record.as_csv(report(unfinished_us=[[7.0, 2]]), PLAN)))
+    assert dict(zip(header, line, strict=True))["unfinished_oldest_us"] == "7.0"
     _, line = csv.reader(io.StringIO(record.as_csv(report(ok=0), PLAN)))
     assert dict(zip(header, line, strict=True))["latency_us_p50"] == ""
 

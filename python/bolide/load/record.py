@@ -59,6 +59,7 @@ def as_csv(report: Report, plan: dict[str, Any]) -> str:
     """Format a header and one line, without a newline at the end."""
     row: dict[str, Any] = {key: plan[key] for key in _PLAN_KEYS}
     row |= {key: report[key] for key in _CSV_KEYS}
+    row["unfinished_oldest_us"] = verdict.oldest_us(report)
     row |= {f"errors_{name}": report["errors"].get(name, 0) for name in CLASSES}
     for name in ("latency_us", "uncorrected_latency_us"):
         figures = report[name] if report["ok"] else None

@@ -69,7 +69,7 @@ def _figures(report: Report, plan: dict[str, Any]) -> list[str]:
         ("rate", f"{report['requests_per_s']:,.1f} requests/s"),
         ("responses", f"{report['ok']:,} in {quantity.duration_text(report['seconds'])}"),
         ("failed", _failed(report)),
-        ("unfinished", f"{report['unfinished']:,}" if report["unfinished"] else ""),
+        ("unfinished", _unfinished(report)),
         ("statuses", ", ".join(f"{count:,} x {code}" for code, count in statuses)),
         ("offered", _offered(report)),
         (
@@ -123,6 +123,15 @@ def _failed(report: Report) -> str:
         return "none"
     share = report["failed"] / total
     return f"{report['failed']:,} of {total:,} ({share:.2%}): {verdict.failures_text(report)}"
+
+
+def _unfinished(report: Report) -> str:
+    """Format how many requests had no response at the end, and for how long the oldest had none."""
+    if not report["unfinished"]:
+        return ""
+    oldest_us = verdict.oldest_us(report)
+    age = f", the oldest after {quantity.latency_text(oldest_us)}" if oldest_us else ""
+    return f"{report['unfinished']:,}{age}"
 
 
 def _offered(report: Report) -> str:

@@ -24,6 +24,8 @@ BACKLOG_MIN = 5
 """How many more requests may be without a response at the end than halfway, at any rate."""
 BACKLOG_SWING = 0.25
 """The same as a share of those halfway: latency varies, and their number with it."""
+AGE_FACTOR = 1.01
+"""Ages are as accurate as latencies: within 0.4 %."""
 WAITED_SHARE = 0.01
 """If more of the requests than this share found all connections busy, their number matters."""
 OPEN_SHARE = 0.95
@@ -102,6 +104,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         _missing_connections(report, plan),
         _starved(report) or _uneven(report, plan),
         _reconnecting(report, plan),
+        _outstanding(report),
         _queue(report, plan),
         _lag(report),
     ]
@@ -344,6 +347,23 @@ def _reconnecting(report: Report, plan: dict[str, Any]) -> str:
     return (
         f"{again:,} connections had to be reopened during {total:,} requests: the rate includes "
         "connecting"
+    )
+
+
+def oldest_us(report: Report) -> float | None:
+    """Return for how long the oldest request without a response had been sent or due."""
+    return max((float(age_us) for age_us, _ in report["unfinished_us"]), default=None)
+
+
+def _outstanding(report: Report) -> str:
+    """Warn if requests without a response waited for longer than any response took."""
+    oldest = oldest_us(report)
+    if oldest is None or not report["ok"] or oldest <= AGE_FACTOR * report["latency_us"]["max"]:
+        return ""
+    return (
+        f"{report['unfinished']:,} requests had no response when the time was over, the oldest "
+        f"after {quantity.latency_text(oldest)}: no response took so long, so the latencies leave "
+        "out the slowest requests"
     )
 
 
