@@ -136,12 +136,12 @@ class Load:
     The plan's keys (* needed): `address`* ("IP:PORT", "[IPV6]:PORT" or "unix:PATH"), `threads` 1,
     `connections` 100, `pipeline_depth` 1, `is_persistent` True, `http_version` "1.1", "1.0" or
     "2" (with `streams` 1 instead of `pipeline_depth`),
-    `source_addresses` (list of str), `cpus` (list of int), `is_sleepless` False, `warm_up_s` 0,
-    `timeout_s` 5, `deadline_s` None, `requests`* (list of dict); one of `duration_s`,
-    `requests_total` and `stages` (list of dict: `duration_s` with `rate_per_s` or `connections`,
-    the first one also `start_rate_per_s` or `start_connections`); `rate_per_s` (open loop).
-    `part` (`threads_before`, `threads_all`) makes it a part of a load of several runs, to which
-    connections, requests and rates then apply. With `is_gated` the load waits for `begin`.
+    `source_addresses` (list of str), `cpus` (list of int), `is_sleepless` False, `ramp_up_s` 0,
+    `warm_up_s` 0, `timeout_s` 5, `deadline_s` None, `requests`* (list of dict); one of
+    `duration_s`, `requests_total` and `stages` (list of dict: `duration_s` with `rate_per_s` or
+    `connections`, the first one also `start_rate_per_s` or `start_connections`); `rate_per_s` (open
+    loop). `part` (`threads_before`, `threads_all`) makes it a part of a load of several runs, to
+    which connections, requests and rates then apply. With `is_gated` the load waits for `begin`.
 
     A request's keys: `method` "GET", `target` "/", `host` (made from the address), `field_lines`
     (list of tuples), `content` (bytes), `weight` 1, `expected_status` (None: 200 to 299),

@@ -42,6 +42,7 @@ def plan(**changes: Any) -> dict[str, Any]:
         "cpus": [],
         "is_sleepless": False,
         "requests": [REQUEST],
+        "ramp_up_s": 0.0,
         "warm_up_s": 0.0,
         "timeout_s": 5.0,
         "deadline_s": None,

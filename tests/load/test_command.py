@@ -314,7 +314,9 @@ def test_rate_and_stages_offer_what_they_say(counting: Server, load: Load) -> No
     found = report(
         load(url, "--ramp-up", "500ms", "--rate", "400", "-d", "500ms", "--json", "--quiet")
     )
-    assert due(found) == pytest.approx(100 + 200, abs=1)
+    assert due(found) == 200
+    assert found["requests_sent"] == found["ok"] + 100
+    assert found["offered_per_s"] * found["seconds"] == pytest.approx(200)
 
 
 def test_stages_can_begin_and_end_with_nothing(counting: Server, load: Load) -> None:

@@ -53,6 +53,7 @@ def test_defaults() -> None:
                 "is_template": False,
             }
         ],
+        "ramp_up_s": 0.0,
         "warm_up_s": 0.0,
         "timeout_s": 5.0,
         "deadline_s": None,
@@ -82,15 +83,11 @@ def test_stages_of_rates_and_of_connections() -> None:
     assert numbers["connections"] == 200
 
 
-def test_ramp_up_climbs_before_the_rest() -> None:
-    assert build(ramp_up_s=2.0, rate=500, duration_s=8.0)["stages"] == [
-        {"duration_s": 2.0, "start_rate_per_s": 0.0, "rate_per_s": 500},
-        {"duration_s": 8.0, "rate_per_s": 500},
-    ]
-    assert build(ramp_up_s=2.0, connections=40)["stages"] == [
-        {"duration_s": 2.0, "start_connections": 1, "connections": 40},
-        {"duration_s": 10.0, "connections": 40},
-    ]
+def test_ramp_up_is_before_what_is_measured() -> None:
+    made = build(ramp_up_s=2.0, warm_up_s=1.0, rate=500, duration_s=8.0)
+    assert (made["ramp_up_s"], made["warm_up_s"], made["duration_s"]) == (2.0, 1.0, 8.0)
+    assert made["rate_per_s"] == 500 and "stages" not in made
+    assert plan.length_s(made) == 8.0
 
 
 def test_request_flags() -> None:

@@ -160,7 +160,7 @@ fn what_prevented_connections_is_counted() {
     let _ = std::fs::remove_file(path);
     // A file that is no socket refuses.
     let file = std::env::current_exe().expect("a path");
-    assert_eq!(cause(Address::Local(file), 2), []);
+    assert!(cause(Address::Local(file), 2).is_empty());
 }
 
 #[test]
@@ -183,4 +183,32 @@ fn a_full_queue_of_tcp_is_no_answer() {
     assert!(lost >= 2 && of(ErrorClass::Timeout) >= 1, "{report:?}");
     assert_eq!(lost + of(ErrorClass::Timeout), 4);
     assert_eq!(report.connect_failures.get("no_answer"), Some(&lost));
+}
+
+#[test]
+fn a_ramp_up_opens_connections_evenly() {
+    let opened = Arc::new(Mutex::new(Vec::new()));
+    let begin = Instant::now();
+    let arrivals = Arc::clone(&opened);
+    let serve = responding(&[OK]);
+    let address = server_of_many(move |stream| {
+        arrivals.lock().expect("a lock").push(begin.elapsed());
+        serve(stream);
+    });
+    let asked = Plan {
+        connections: 21,
+        ramp_up: Duration::from_millis(400),
+        limit: Limit::Duration(Duration::from_millis(200)),
+        ..plan(address, 1, 1)
+    };
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.connections_opened, report.failed), (21, 0));
+    assert!((report.seconds - 0.2).abs() < 0.05, "{}", report.seconds);
+    let mut times = opened.lock().expect("a lock").clone();
+    times.sort();
+    // The first is due at the start, and the last at the end of the ramp.
+    assert!(
+        times[20] - times[0] > Duration::from_millis(350),
+        "{times:?}"
+    );
 }

@@ -201,6 +201,20 @@ fn a_warm_up_and_stages_are_counted_apart() {
 }
 
 #[test]
+fn a_ramp_up_is_before_the_warm_up() {
+    let mut asked = open_plan(server_of_many(responding(&[OK])), 1000.0);
+    asked.ramp_up = Duration::from_millis(300);
+    asked.warm_up = Duration::from_millis(100);
+    asked.limit = Limit::Duration(Duration::from_millis(200));
+    let report = run(&asked).expect("a run");
+    // 150 on the ramp, 100 in the warm-up.
+    assert_eq!((report.ok + report.unfinished, failed(&report)), (200, 0));
+    assert_eq!(report.requests_sent, 250 + report.ok);
+    assert_eq!(report.offered_per_s, Some(1000.0));
+    assert!((report.seconds - 0.2).abs() < 1e-6, "{}", report.seconds);
+}
+
+#[test]
 fn a_run_can_be_watched_and_stopped() {
     let mut asked = open_plan(server_of_many(responding(&[OK])), 1000.0);
     asked.limit = Limit::Duration(Duration::from_secs(60));

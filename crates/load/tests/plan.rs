@@ -74,6 +74,11 @@ fn loads_that_cannot_be_are_refused() {
     }
     let idle = vec![stage(1, 0.0, 0.0)];
     assert!(refusal(|it| it.shape = Shape::Connections(idle)).contains("always 0"));
+    let ramped = |plan: &mut Plan| {
+        plan.ramp_up = Duration::from_secs(1);
+        plan.shape = Shape::Rates(vec![stage(1, 1.0, 1.0)]);
+    };
+    assert!(refusal(ramped).contains("leave out the ramp-up"));
     let many = vec![stage(1, 1.0, 101.0)];
     assert!(refusal(|it| it.shape = Shape::Connections(many)).contains("more connections"));
 }

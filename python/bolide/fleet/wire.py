@@ -92,6 +92,7 @@ class Order(_Struct, frozen=True, kw_only=True):
     requests: list[Request]
     warm_up_s: float
     timeout_s: float
+    ramp_up_s: float = 0.0
     deadline_s: float | None = None
     tls: Tls | None = None
     websocket: WebSocket | None = None
@@ -122,9 +123,10 @@ class Order(_Struct, frozen=True, kw_only=True):
     @property
     def length_s(self) -> float | None:
         """The planned seconds with the warm-up; None if a number of requests ends the run."""
+        lead_s = self.ramp_up_s + self.warm_up_s
         if self.stages:
-            return self.warm_up_s + sum(each.duration_s for each in self.stages)
-        return None if self.duration_s is None else self.warm_up_s + self.duration_s
+            return lead_s + sum(each.duration_s for each in self.stages)
+        return None if self.duration_s is None else lead_s + self.duration_s
 
 
 class _Message(_Struct, frozen=True, kw_only=True, tag_field="kind"):

@@ -57,7 +57,7 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
             "Changing rates, 10s:1000,30s:5000, or connections, 10s:50c,30s:200c.",
             default="",
         ),
-        _time("--ramp-up ramp_up_s", "Time in which the load first rises evenly.", 0.0),
+        _time("--ramp-up ramp_up_s", "Time in which the load first rises, not measured.", 0.0),
         _value("--find", "CONDITION", "Find the highest rate that meets it: 'p99 < 10ms'."),
     ),
     "Requests": (

@@ -44,6 +44,7 @@ def build(options: Options, destination: Destination) -> Plan:
         "cpus": _processors(options.cpus),
         "is_sleepless": options.sleepless,
         "requests": requests(options, destination),
+        "ramp_up_s": options.ramp_up_s,
         "warm_up_s": options.warm_up_s,
         "timeout_s": options.timeout_s,
         "deadline_s": options.deadline_s,
@@ -52,7 +53,7 @@ def build(options: Options, destination: Destination) -> Plan:
 
 
 def length_s(plan: Plan) -> float | None:
-    """Return the planned seconds of a run without its warm-up; None if a count ends it."""
+    """Return the planned seconds of a run that are measured; None if a count ends it."""
     if plan.get("stages"):
         return float(sum(each["duration_s"] for each in plan["stages"]))
     duration_s: float | None = plan.get("duration_s")
@@ -66,10 +67,6 @@ def _course(options: Options) -> Plan:
         stages = stage.read(options.stages)
         most = max(each.get("connections", 0) for each in stages)
         return {"stages": stages, "connections": most or options.connections}
-    if options.ramp_up_s:
-        first = stage.climb(options.ramp_up_s, options.rate, options.connections)
-        rest = {key: value for key, value in first.items() if not key.startswith("start_")}
-        return {"stages": [first, rest | {"duration_s": duration_s}]}
     course: Plan = {"rate_per_s": options.rate}
     if options.requests:
         return course | {"requests_total": options.requests}

@@ -32,13 +32,6 @@ def read(text: str) -> list[dict[str, Any]]:
     return stages
 
 
-def climb(duration_s: float, rate: float | None, connections: int) -> dict[str, Any]:
-    """Return the stage that rises evenly from nearly zero to a rate or to connections."""
-    if rate is not None:
-        return {"duration_s": duration_s, "start_rate_per_s": 0.0, "rate_per_s": rate}
-    return {"duration_s": duration_s, "start_connections": 1, "connections": connections}
-
-
 def _stage(part: str, text: str) -> dict[str, Any]:
     match = _STAGE.fullmatch(part)
     try:

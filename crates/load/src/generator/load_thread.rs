@@ -17,6 +17,7 @@ mod window;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use net::{Events, Poller, Readiness, TlsClientConfig, precise_ns};
 
@@ -28,7 +29,7 @@ use super::checker::{Checker, Kind};
 use super::connection::{Connection, Stage};
 use super::dial::Destination;
 use super::mix::Mix;
-use super::schedule::{Schedule, connections_at};
+use super::schedule::Schedule;
 use super::series::{SECOND_NS, Series};
 use super::session::{Job, Requests};
 use super::tally::{Rules, Tally};
@@ -321,9 +322,9 @@ impl LoadThread {
                 return false;
             }
         }
-        if let Shape::Connections(stages) = &self.common.plan.shape {
-            let elapsed_ns = now_ns.saturating_sub(self.window.start_ns);
-            let all = connections_at(stages, std::time::Duration::from_nanos(elapsed_ns));
+        let since = |start_ns| Duration::from_nanos(now_ns.saturating_sub(start_ns));
+        let (since_start, measured) = (since(self.window.origin_ns), since(self.window.start_ns));
+        if let Some(all) = self.common.plan.connections_at(since_start, measured) {
             let threads = self.common.plan.threads_all();
             let number = self.common.plan.thread_number(self.index);
             self.target = (all.round() as usize + threads - 1 - number) / threads;
@@ -363,7 +364,7 @@ impl LoadThread {
     /// Whether the load can start without waiting for anything.
     fn is_open(&self) -> bool {
         let waits = self.opens_without_requests() || self.target > OPENING_MAX;
-        let is_staged = matches!(self.common.plan.shape, Shape::Connections(_));
+        let is_staged = self.common.plan.has_changing_connections();
         !waits || is_staged || (self.unopened == self.target && self.opening == 0)
     }
 
@@ -468,12 +469,18 @@ fn schedule(plan: &Plan, index: usize) -> Option<Schedule> {
             )
         }
         (Shape::Rate(rate), Limit::Duration(length)) => {
-            (vec![stage(plan.warm_up + length, *rate)], None)
+            let ramp = Stage {
+                from: 0.0,
+                ..stage(plan.ramp_up, *rate)
+            };
+            let ramp = (!plan.ramp_up.is_zero()).then_some(ramp);
+            let rest = stage(plan.warm_up + length, *rate);
+            (ramp.into_iter().chain([rest]).collect(), None)
         }
         (Shape::Rate(rate), Limit::Requests(total)) => {
             let length_s = (total as f64 + 1.0) / rate;
             (
-                vec![stage(std::time::Duration::from_secs_f64(length_s), *rate)],
+                vec![stage(Duration::from_secs_f64(length_s), *rate)],
                 Some(total),
             )
         }

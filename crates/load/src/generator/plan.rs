@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::schedule::connections_at;
 use super::tls::Tls;
 pub use websocket::{Pattern, WebSocket};
 
@@ -200,6 +201,8 @@ pub struct Plan {
     pub is_sleepless: bool,
     /// The kinds of requests; a fixed cycle mixes them evenly by weight.
     pub requests: Vec<Request>,
+    /// Time before the warm-up in which the load rises evenly from nothing; not counted either.
+    pub ramp_up: Duration,
     /// Time at the start that is not counted.
     pub warm_up: Duration,
     /// When the run ends; no effect if stages define that.
@@ -227,6 +230,7 @@ impl Default for Plan {
             cpus: Vec::new(),
             is_sleepless: false,
             requests: vec![Request::default()],
+            ramp_up: Duration::ZERO,
             warm_up: Duration::ZERO,
             limit: Limit::Duration(Duration::from_secs(10)),
             shape: Shape::Closed,
@@ -352,7 +356,7 @@ impl Plan {
         if self.limit == Limit::Requests(0) || self.limit == Limit::Duration(Duration::ZERO) {
             return refuse("a run lasts for some time or for some requests");
         }
-        if self.requests_total().is_some() && !self.warm_up.is_zero() {
+        if self.requests_total().is_some() && !self.lead().is_zero() {
             return refuse("a number of requests has no warm-up; give a duration instead of it");
         }
         self.check_sources()?;
@@ -408,6 +412,9 @@ impl Plan {
             Shape::Connections(stages) | Shape::Rates(stages) if !is_sound(stages) => {
                 Err(format!("{limits}, and not always 0"))
             }
+            Shape::Connections(_) | Shape::Rates(_) if !self.ramp_up.is_zero() => Err(
+                String::from("stages set the start themselves; leave out the ramp-up"),
+            ),
             Shape::Connections(stages) => {
                 let most = stages
                     .iter()
@@ -425,6 +432,33 @@ impl Plan {
     /// Whether requests are sent when they are due, however fast the server responds.
     pub(super) fn is_open_loop(&self) -> bool {
         matches!(self.shape, Shape::Rate(_) | Shape::Rates(_))
+    }
+
+    /// Whether the number of connections follows the time, so that the load waits for none of them.
+    pub(super) fn has_changing_connections(&self) -> bool {
+        let is_ramped = self.shape == Shape::Closed && !self.ramp_up.is_zero();
+        is_ramped || matches!(self.shape, Shape::Connections(_))
+    }
+
+    /// How many connections there are, this long after the start of the load and of the measured time; `None`: all, always.
+    pub(super) fn connections_at(&self, since_start: Duration, measured: Duration) -> Option<f64> {
+        match &self.shape {
+            Shape::Connections(stages) => Some(connections_at(stages, measured)),
+            Shape::Closed if !self.ramp_up.is_zero() => {
+                let ramp = Stage {
+                    duration: self.ramp_up,
+                    from: 1.0,
+                    to: self.connections as f64,
+                };
+                Some(connections_at(&[ramp], since_start))
+            }
+            _ => None,
+        }
+    }
+
+    /// The time before the measured time.
+    pub(super) fn lead(&self) -> Duration {
+        self.ramp_up.saturating_add(self.warm_up)
     }
 
     /// How many threads generate the whole load.

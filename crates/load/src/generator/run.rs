@@ -155,7 +155,7 @@ impl Run {
         let now_ns = precise_ns();
         let mut live = board.live();
         let (ok, errors) = live.sum();
-        let warm_up_ns = plan.warm_up.as_nanos() as u64;
+        let warm_up_ns = plan.lead().as_nanos() as u64;
         let origin_ns = board.origin_ns();
         let start_ns = origin_ns.map(|it| it.saturating_add(warm_up_ns));
         let elapsed_s = start_ns.map_or(0.0, |it| now_ns.saturating_sub(it) as f64 / 1e9);

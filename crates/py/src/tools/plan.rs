@@ -113,6 +113,7 @@ fn set(plan: &mut Plan, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
                 .map(request)
                 .collect::<PyResult<_>>()?;
         }
+        "ramp_up_s" => plan.ramp_up = duration(key, value)?,
         "warm_up_s" => plan.warm_up = duration(key, value)?,
         "timeout_s" => plan.timeout = duration(key, value)?,
         "deadline_s" => plan.deadline = Some(duration(key, value)?),

@@ -4,7 +4,6 @@
 //! the server sends says that it has accepted. One that takes long to respond says nothing, so a connection that has been established for
 //! a while counts as accepted, until the first one is late: then the queue was full, and only what is sent counts.
 
-use super::super::Shape;
 use super::{LoadThread, OPENING_MAX};
 
 /// How long the start may take without any connection that gets opened; then the load starts with those that are open.
@@ -94,11 +93,10 @@ impl LoadThread {
     fn waits_for_connections(&self) -> bool {
         let plan = &self.common.plan;
         let is_counted = plan.requests_total().is_some() && self.schedule.is_none();
-        let is_staged = matches!(plan.shape, Shape::Connections(_));
-        match plan.is_gated || self.schedule.is_some() || plan.protocol.is_broadcast() {
-            _ if !plan.is_persistent || is_staged => false,
-            true => true,
-            false => !is_counted && self.target > OPENING_MAX,
+        if !plan.is_persistent || plan.has_changing_connections() {
+            return false;
         }
+        let is_batchless = plan.is_gated || self.schedule.is_some() || plan.protocol.is_broadcast();
+        is_batchless || (!is_counted && self.target > OPENING_MAX)
     }
 }

@@ -30,7 +30,7 @@ impl Window {
     pub(super) fn new(plan: &Plan) -> Window {
         let ns = |it: std::time::Duration| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX);
         Window {
-            warm_up_ns: ns(plan.warm_up),
+            warm_up_ns: ns(plan.lead()),
             length_ns: plan.length().map_or(u64::MAX, ns),
             origin_ns: u64::MAX,
             start_ns: u64::MAX,
