@@ -129,6 +129,14 @@ NOTES: list[tuple[dict[str, Any], str]] = [
         {"generator_cpu": 0.96},
         "the generator was the bottleneck: its busiest thread used 96% of a core",
     ),
+    (
+        {"generator_runnable": 0.97},
+        "the generator was the bottleneck: its busiest thread wanted a processor for 97% of the "
+        "time, and had one for 50%",
+    ),
+    ({"generator_runnable": 0.94}, ""),
+    ({"generator_runnable": 0.97, "seconds": 0.9, "per_second": []}, ""),
+    ({"generator_runnable": None}, ""),
     ({"connections_max": 7}, "only 7 of 10 connections were ever open at once"),
     (
         {"connections_at_start": 9},
@@ -198,6 +206,7 @@ NOTES += [
         {"shared_processors": [0]},
         "server and load share processor 0: each takes time from the other, so the rate is not",
     ),
+    ({"shared_processors": [0], "generator_runnable": 1.0}, "server and load share processor 0:"),
     ({"shared_processors": [0, 1]}, "server and load share processors 0, 1: each takes time"),
     ({"shared_processors": []}, ""),
 ]
@@ -212,7 +221,7 @@ def test_notes(changes: dict[str, Any], says: str) -> None:
 
 def test_a_generator_that_never_sleeps_is_always_busy() -> None:
     sleepless = PLAN | {"is_sleepless": True}
-    made = report(generator_cpu=1.0)
+    made = report(generator_cpu=1.0, generator_runnable=1.0)
     assert verdict.sentences(made, sleepless) == []
     assert "100% of a core in the busiest thread, which never sleeps\n" in summary.page(
         made, sleepless, WHERE

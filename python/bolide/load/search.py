@@ -220,7 +220,7 @@ def limit(search: Search) -> str:
     if search.threshold.is_latency:
         lag_max_us = LAG_SHARE * search.threshold.limit
     is_busy = verdict.is_generator_bound(report, search.is_sleepless)
-    is_starved = not search.is_sleepless and _has_no_time(report)
+    is_starved = verdict.has_no_time(report, search.is_sleepless)
     is_late = lag_us > lag_max_us
     if is_busy or is_starved or is_late or verdict.lacks_connections(report):
         return "generator"
@@ -240,11 +240,6 @@ def _median_us(report: Report) -> float:
     """Return the median latency from sending."""
     latency_us = report["uncorrected_latency_us"] or report["latency_us"]
     return float(latency_us["p50"])
-
-
-def _has_no_time(report: Report) -> bool:
-    """Return whether a thread of the generator always worked or waited for a processor."""
-    return (report.get("generator_runnable") or 0.0) >= verdict.BUSY_SHARE
 
 
 def trial_text(trial: Trial, threshold: Threshold) -> str:

@@ -14,6 +14,8 @@ Report = dict[str, Any]
 
 BUSY_SHARE = 0.95
 """From this share of a core, the generator's busiest thread is the bottleneck."""
+RUNNABLE_S_MIN = 1.0
+"""In a shorter run, one turn of another process would count as if it had the processor always."""
 FAILED_SHARE = 0.01
 """Failures above this share change what the other figures mean."""
 ACHIEVED_SHARE = 0.99
@@ -71,6 +73,11 @@ def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
     A thread that never sleeps is always busy, so this is unknown for it.
     """
     return not is_sleepless and float(report["generator_cpu"] or 0) >= BUSY_SHARE
+
+
+def has_no_time(report: Report, is_sleepless: bool = False) -> bool:
+    """Return whether a thread of the generator always worked or waited for a processor."""
+    return not is_sleepless and float(report.get("generator_runnable") or 0) >= BUSY_SHARE
 
 
 def backlog_growth(report: Report) -> float:
@@ -268,7 +275,15 @@ def failures_text(report: Report) -> str:
 
 def _generator(report: Report, plan: dict[str, Any]) -> str:
     if not is_generator_bound(report, plan["is_sleepless"]):
-        return ""
+        # A server on the same processor has a note of its own.
+        is_unclear = bool(report.get("shared_processors")) or report["seconds"] < RUNNABLE_S_MIN
+        if is_unclear or not has_no_time(report, plan["is_sleepless"]):
+            return ""
+        return (
+            "the generator was the bottleneck: its busiest thread wanted a processor for "
+            f"{report['generator_runnable']:.0%} of the time, and had one for "
+            f"{report['generator_cpu']:.0%}; give it processors of its own (--cpus)"
+        )
     return (
         f"the generator was the bottleneck: its busiest thread used {report['generator_cpu']:.0%} "
         "of a core, so the server may be faster; use more --threads, or processors of its own"
