@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fixture::{OK, plan, responding, server, server_of_many};
 use load::Histogram;
-use load::generator::{Limit, Plan, Protocol, Shape, Stage, run};
+use load::generator::{Limit, Plan, Protocol, Request, Shape, Stage, run};
 
 #[test]
 fn the_histogram_agrees_with_a_sorted_list() {
@@ -242,4 +242,39 @@ fn responses_of_http_10_are_understood() {
         (10, 0, 10)
     );
     assert_eq!(report.server_software, "old");
+}
+
+#[test]
+fn requests_that_a_server_does_not_process_are_sent_again_in_their_turn() {
+    // Each connection is closed after one of four requests, which the response announces.
+    let polite = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+    let targets = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&targets);
+    let address = server(move |mut stream| {
+        let Some(target) = fixture::read_target(&mut stream) else {
+            return;
+        };
+        thread::sleep(Duration::from_millis(5));
+        seen.lock().expect("a lock").push(target);
+        let _ = stream.write_all(polite.as_bytes());
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let request = |target: &str, weight| Request {
+        target: String::from(target),
+        weight,
+        ..Request::default()
+    };
+    let asked = Plan {
+        requests: vec![request("/a", 3), request("/b", 1)],
+        ..plan(address, 40, 4)
+    };
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.failed), (40, 0));
+    let targets = targets.lock().expect("a lock");
+    let count = |target| targets.iter().filter(|it| **it == target).count();
+    assert_eq!((count("/a"), count("/b")), (30, 10));
+    // Of four, three are sent again, and the next one with them; the last batches have fewer. Latency counts from the first send.
+    assert_eq!(report.requeued, 37 * 3 + 2 + 1);
+    assert!(report.latency_us.max > 20_000.0, "{:?}", report.latency_us);
 }

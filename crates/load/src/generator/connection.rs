@@ -84,6 +84,8 @@ pub(super) struct Stamp {
     pub(super) intended_ns: u64,
     /// When they were sent.
     pub(super) sent_ns: u64,
+    /// Closed loop: how long ago they were first sent then, if a server ended earlier connections without processing them.
+    pub(super) before_ns: u64,
     /// The position of the oldest of them in the mix.
     pub(super) position: u32,
     pub(super) count: u32,
@@ -94,6 +96,7 @@ impl Stamp {
     pub(super) const ONE: Stamp = Stamp {
         intended_ns: 0,
         sent_ns: 0,
+        before_ns: 0,
         position: 0,
         count: 1,
     };

@@ -26,7 +26,7 @@ use wire::websocket::Inflaters;
 use super::board::Board;
 use super::channel::Messages;
 use super::checker::{Checker, Kind};
-use super::connection::{Connection, Stage};
+use super::connection::{Connection, Stage, Stamp};
 use super::dial::Destination;
 use super::mix::Mix;
 use super::schedule::Schedule;
@@ -145,6 +145,8 @@ pub(super) struct LoadThread {
     offered: u64,
     waited: u64,
     backlog: Backlog,
+    /// Closed loop: requests that have to be sent again, because a server ended their connections without processing them.
+    requeued: VecDeque<Stamp>,
     /// Open loop: due times of requests that got no response without having failed.
     rescheduled: VecDeque<u64>,
     /// Open loop: connections that can take a request, the one that has waited longest first.
@@ -209,6 +211,7 @@ impl LoadThread {
             offered: 0,
             waited: 0,
             backlog: Backlog::default(),
+            requeued: VecDeque::new(),
             rescheduled: VecDeque::new(),
             free: VecDeque::new(),
             client_must_close: false,

@@ -44,6 +44,7 @@ pub struct Record {
     pub(super) content_bytes: u64,
     pub(super) head_bytes: u64,
     pub(super) requests_sent: u64,
+    pub(super) requeued: u64,
     pub(super) cpu_ns: u64,
     pub(super) cpu_ns_max: u64,
     pub(super) runnable_ns_max: Option<u64>,
@@ -178,6 +179,7 @@ impl Record {
             content_bytes: sum(|it| it.tally.content_bytes),
             head_bytes: sum(|it| it.tally.head_bytes),
             requests_sent: sum(|it| it.tally.requests_sent),
+            requeued: sum(|it| it.tally.requeued),
             cpu_ns: sum(|it| it.cpu_ns),
             cpu_ns_max: most(|it| it.cpu_ns),
             runnable_ns_max: outcomes
@@ -238,6 +240,7 @@ impl Record {
         self.content_bytes += other.content_bytes;
         self.head_bytes += other.head_bytes;
         self.requests_sent += other.requests_sent;
+        self.requeued += other.requeued;
         self.cpu_ns += other.cpu_ns;
         self.cpu_ns_max = self.cpu_ns_max.max(other.cpu_ns_max);
         self.runnable_ns_max = self.runnable_ns_max.max(other.runnable_ns_max);

@@ -118,6 +118,8 @@ pub struct Report {
     /// Requests that were completely sent, for the whole run: the number that the server's own counter shows. A message that is broadcast
     /// counts for each connection that has to receive it.
     pub requests_sent: u64,
+    /// Requests that were sent again on another connection, because the server ended theirs without processing them, in the whole run.
+    pub requeued: u64,
     /// Open loop: requests that were due, per second.
     pub offered_per_s: Option<f64>,
     /// Open loop: the share of them that got a correct response.
@@ -306,6 +308,7 @@ impl Report {
             head_bytes_received: record.head_bytes,
             bytes_per_s: per_second(record.bytes as f64),
             requests_sent: record.requests_sent,
+            requeued: record.requeued,
             offered_per_s: is_open_loop.then(|| per_second(record.offered as f64)),
             achieved_share: is_open_loop.then(|| ok as f64 / record.offered.max(1) as f64),
             waited_for_connection: is_open_loop.then_some(record.waited),

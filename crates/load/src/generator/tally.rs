@@ -44,6 +44,8 @@ pub(super) struct Tally {
     pub(super) statuses: Vec<u64>,
     /// For the whole run.
     pub(super) requests_sent: u64,
+    /// For the whole run.
+    pub(super) requeued: u64,
     /// Latencies that were not passed on yet.
     pub(super) recent_ns: Histogram,
     pub(super) uncorrected_ns: Histogram,
@@ -75,6 +77,7 @@ impl Tally {
             head_bytes: 0,
             statuses: vec![0; STATUSES],
             requests_sent: 0,
+            requeued: 0,
             recent_ns: Histogram::new(),
             uncorrected_ns: Histogram::new(),
             lag_ns: Histogram::new(),
@@ -126,7 +129,7 @@ impl Tally {
         let uncorrected_ns = now_ns.saturating_sub(stamp.sent_ns);
         let latency_ns = match self.rules.is_open_loop {
             true => now_ns.saturating_sub(stamp.intended_ns),
-            false => uncorrected_ns,
+            false => uncorrected_ns + stamp.before_ns,
         };
         if !self.is_measured(stamp, now_ns) {
             if verdict.error.is_some() && !self.is_over {

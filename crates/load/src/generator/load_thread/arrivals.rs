@@ -129,6 +129,7 @@ impl LoadThread {
                 let stamp = Stamp {
                     intended_ns,
                     sent_ns: self.now_ns,
+                    before_ns: 0,
                     position: position + count,
                     count: 1,
                 };
@@ -144,7 +145,8 @@ impl LoadThread {
             count += 1;
             self.pass_due();
         }
-        self.assign_batch(index, count);
+        self.assign_batch(index, position, count);
+        self.cursor = self.common.mix.advanced(position, count);
         match self.connections.get(index).map(|it| it.stage) {
             Some(Stage::Closed) => self.dial(index),
             _ => self.flush(index),

@@ -48,7 +48,7 @@ impl LoadThread {
 
     /// Closed loop: takes credit for a batch; false: there is none left.
     pub(super) fn start_batch(&mut self, index: usize) -> bool {
-        let Some(connection) = self.connections.get_mut(index) else {
+        let Some(connection) = self.connections.get(index) else {
             return false;
         };
         let room = connection.batch_room(self.common.plan.protocol);
@@ -56,25 +56,75 @@ impl LoadThread {
         if count == 0 {
             return false;
         }
-        self.credit -= u64::from(count);
         let stamp = Stamp {
             intended_ns: self.now_ns,
             sent_ns: self.now_ns,
+            before_ns: 0,
             position: self.cursor,
             count,
         };
-        connection.add(stamp, self.common.job());
-        self.assign_batch(index, count);
+        let (position, count) = match self.requeued.is_empty() {
+            true => self.add_new(index, stamp),
+            false => self.add_requeued(index, stamp),
+        };
+        self.credit -= u64::from(count);
+        self.assign_batch(index, position, count);
         true
     }
 
-    /// Makes the next `count` requests of the mix this connection's batch.
-    pub(super) fn assign_batch(&mut self, index: usize, count: u32) {
+    /// Adds requests to a connection, which are the next ones of the mix. Returns their position and number.
+    fn add_new(&mut self, index: usize, stamp: Stamp) -> (u32, u32) {
         let job = self.common.job();
         if let Some(connection) = self.connections.get_mut(index) {
-            connection.assign(job, self.cursor, count);
+            connection.add(stamp, job);
         }
-        self.cursor = job.mix.advanced(self.cursor, count);
+        self.cursor = job.mix.advanced(self.cursor, stamp.count);
+        (stamp.position, stamp.count)
+    }
+
+    /// The same for requests that have to be sent again, and new ones if they follow in the mix: a batch is a part of it.
+    #[cold]
+    fn add_requeued(&mut self, index: usize, stamp: Stamp) -> (u32, u32) {
+        let job = self.common.job();
+        let (mut position, mut end, mut count) = (None, 0, 0);
+        while count < stamp.count
+            && let Some(first) = self.requeued.front_mut()
+            && let at = job.mix.advanced(first.position, 0)
+            && (position.is_none() || at == end)
+            && let Some(connection) = self.connections.get_mut(index)
+        {
+            let part = Stamp {
+                before_ns: first.before_ns + self.now_ns.saturating_sub(first.sent_ns),
+                position: at,
+                count: first.count.min(stamp.count - count),
+                ..stamp
+            };
+            connection.add(part, job);
+            end = job.mix.advanced(at, part.count);
+            (first.position, first.count) = (end, first.count - part.count);
+            if first.count == 0 {
+                self.requeued.pop_front();
+            }
+            position = position.or(Some(at));
+            count += part.count;
+        }
+        if count < stamp.count && self.requeued.is_empty() && end == self.cursor {
+            let rest = stamp.count - count;
+            let stamp = Stamp {
+                count: rest,
+                ..stamp
+            };
+            count += self.add_new(index, stamp).1;
+        }
+        (position.unwrap_or(0), count)
+    }
+
+    /// Makes `count` requests from a position of the mix this connection's batch.
+    pub(super) fn assign_batch(&mut self, index: usize, position: u32, count: u32) {
+        let job = self.common.job();
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.assign(job, position, count);
+        }
         self.under_way += u64::from(count);
         self.tally.requests_sent += u64::from(count);
     }
@@ -242,11 +292,18 @@ impl LoadThread {
         }
     }
 
-    /// Returns the credit for `count` requests, whose stamps these are, or makes them due again.
+    /// Returns the credit for `count` requests, whose stamps these are: they are sent again first, or become due again.
     #[cold]
     pub(super) fn take_back(&mut self, stamps: &VecDeque<Stamp>, count: u32) {
-        if self.schedule.is_some() && !self.is_over {
-            self.reschedule(stamps);
+        match self.schedule.is_some() {
+            _ if self.is_over || self.common.plan.protocol.is_broadcast() => {}
+            true => self.reschedule(stamps),
+            false => self
+                .requeued
+                .extend(stamps.iter().filter(|it| it.count > 0)),
+        }
+        if !self.is_over {
+            self.tally.requeued += u64::from(count);
         }
         self.under_way -= u64::from(count);
         self.credit = self.credit.saturating_add(u64::from(count));
@@ -313,8 +370,7 @@ impl LoadThread {
         self.tally
             .fail(&connection.take_stamps(), class, self.now_ns);
         let is_single = !self.common.plan.is_persistent && class != ErrorClass::Connect;
-        let was_open =
-            connection.stage == Stage::Open || (is_single && connection.is_established);
+        let was_open = connection.stage == Stage::Open || (is_single && connection.is_established);
         let is_open_loop = self.schedule.is_some();
         self.close(
             index,

@@ -108,6 +108,7 @@ impl LoadThread {
         let stamp = Stamp {
             intended_ns: self.now_ns,
             sent_ns: self.now_ns,
+            before_ns: 0,
             position: self.cursor,
             count,
         };
