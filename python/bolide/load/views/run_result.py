@@ -7,6 +7,7 @@ from typing import Any
 
 from bolide.load.destination import Destination
 from bolide.load.options import Options
+from bolide.load.verdict import RESPONSE_CLASSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,8 @@ class RunResult:
 
     @property
     def responses(self) -> int:
-        """How many requests got a response, correct or not."""
-        without = self.errors("connect", "refused", "tls", "timeout")
-        return int(self.report["ok"] + self.report["failed"] - without)
+        """How many requests got a complete response, correct or not."""
+        return int(self.report["ok"]) + self.errors(*RESPONSE_CLASSES)
 
     @property
     def url(self) -> str:
