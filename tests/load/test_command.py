@@ -245,6 +245,7 @@ MISTAKES = [
     (["http://h/", "--require", "p99"], "--require: 'p99' is not a condition; give one like"),
     (["http://h/", "--find", "p99 < 3"], "--find: '3' is not a latency; give one with its unit"),
     (["http://h/", "--find", "p99<3ms", "-n", "1"], "--find runs trials of --duration at rates of"),
+    (["http://h/", "--find", "requests_per_s>5"], "--find sets the rate itself, so"),
     (["http://h/", "--find", "p99<3ms", "--csv"], "--find prints trials, not one run; leave out"),
     (["http://h/", "--view", "hey"], "Invalid value for '--view': 'hey' is not one of 'ab', 'wrk'"),
     (

@@ -215,3 +215,25 @@ fn requests_contain_what_the_plan_says() {
     let bytes = own.bytes(&Plan::default());
     assert_eq!(bytes, b"GET / HTTP/1.1\r\nhost: mine\r\n\r\n");
 }
+
+#[test]
+fn content_that_a_response_cannot_have_is_refused() {
+    let expectations = [
+        Expectation {
+            length: Some(0),
+            ..Expectation::default()
+        },
+        Expectation {
+            content: Some(Vec::new()),
+            ..Expectation::default()
+        },
+    ];
+    for expected in expectations {
+        let request = Request {
+            method: String::from("HEAD"),
+            expected,
+            ..Request::default()
+        };
+        assert!(refusal_of(request).contains("a response to HEAD has no content"));
+    }
+}

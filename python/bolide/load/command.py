@@ -182,6 +182,11 @@ def _find(
 ) -> int:
     """Search for the highest rate that meets a condition; return the exit code."""
     threshold = thresholds.read(output["find"], "--find")
+    if threshold.metric in thresholds.RATES:
+        raise ConfigError(
+            f"--find sets the rate itself, so {threshold.metric} is no condition; give one on a "
+            "latency or on errors"
+        )
     if options.requests or options.stages or options.ramp_up_s:
         raise ConfigError(
             "--find runs trials of --duration at rates of its own; "

@@ -86,6 +86,11 @@ def _refuse_contradictions(options: Options) -> None:
         raise ConfigError("--ramp-up needs a duration; give --duration instead of --requests")
     if options.warm_up_s and options.requests:
         raise ConfigError("--warm-up needs a duration; give --duration instead of --requests")
+    if options.deadline_s is not None and options.deadline_s >= options.timeout_s:
+        raise ConfigError(
+            f"--deadline has no effect: a request fails after the --timeout of "
+            f"{options.timeout_s:g} s; give a longer --timeout"
+        )
     if options.expect_same and options.expect_body is not None:
         raise ConfigError("--expect-same and --expect-body both set the content; give one of them")
     if options.threads > options.connections:

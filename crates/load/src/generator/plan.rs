@@ -309,6 +309,10 @@ impl Request {
         if self.weight == 0 {
             return refuse("a weight is at least 1");
         }
+        let has_content = self.expected.content.is_some() || self.expected.length.is_some();
+        if self.method == "HEAD" && has_content {
+            return refuse("a response to HEAD has no content; leave out what is expected of it");
+        }
         match (&self.expected.content, self.expected.length) {
             (Some(content), Some(length)) if content.len() as u64 != length => {
                 refuse("expected_length is not the length of expected_content; leave it out")

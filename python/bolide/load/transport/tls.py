@@ -22,6 +22,9 @@ _FLAGS = {
     "authorities": "--cacert",
     "certificate": "--cert",
     "key": "--key",
+    "resumes": "--no-resumption",
+    "tls_min": "--tls-min",
+    "tls_max": "--tls-max",
 }
 
 
@@ -33,7 +36,7 @@ def of(options: Options, destination: Destination) -> dict[str, Any] | None:
     """
     if not destination.is_secure:
         for name, flag in _FLAGS.items():
-            if getattr(options, name):
+            if getattr(options, name) != Options.__dataclass_fields__[name].default:
                 raise ConfigError(f"{flag} is for https; {destination.url} is not")
         return None
     if options.is_insecure and options.authorities:
