@@ -96,7 +96,7 @@ fn a_freeze_shows_in_the_tail_from_the_intended_start() {
     assert!(lag.p99 < 0.1 * slow_us, "{lag:?}");
     assert!(report.per_second.len() == 3, "{:?}", report.per_second);
     assert!(
-        report.per_second[1].p99_us > 0.5 * slow_us,
+        report.per_second[1].p99_us > Some(0.5 * slow_us),
         "{:?}",
         report.per_second
     );
@@ -319,4 +319,44 @@ fn a_rate_that_is_achieved_has_no_backlog() {
     // Responses to requests that were due before the measured time are a part of its rate.
     let least = (50 - drained) as f64 / 0.5;
     assert!(report.requests_per_s >= least, "{report:?}");
+}
+
+#[test]
+fn a_second_without_responses_has_no_latency() {
+    let stage = |milliseconds, rate| Stage {
+        duration: Duration::from_millis(milliseconds),
+        from: rate,
+        to: rate,
+    };
+    let mut asked = open_plan(server_of_many(responding(&[OK])), 1.0);
+    asked.shape = Shape::Rates(vec![stage(1000, 0.0), stage(200, 500.0)]);
+    let report = run(&asked).expect("a run");
+    let [silent, busy] = &report.per_second[..] else {
+        panic!("{:?}", report.per_second);
+    };
+    assert_eq!((silent.ok, silent.p50_us, silent.max_us), (0, None, None));
+    assert!(busy.ok > 0 && busy.p99_us > Some(0.0), "{busy:?}");
+}
+
+#[test]
+fn what_is_outstanding_grows_older_while_it_is_waited_for() {
+    let address = server_of_many(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let mut asked = open_plan(address, 100.0);
+    asked.connections = 1;
+    asked.limit = Limit::Duration(Duration::from_millis(100));
+    let run = Run::start(asked).expect("a start");
+    while run.progress().elapsed_s < 0.5 {
+        assert!(!run.wait(Duration::from_millis(20)));
+    }
+    run.stop();
+    assert!(run.wait(Duration::from_secs(10)));
+    let report = run.report().expect("no error").expect("a report");
+    assert_eq!((report.ok, report.unfinished), (0, 10));
+    // One was sent at the start; the others were only due, until the measured time was over.
+    let ages = &report.unfinished_us;
+    let (oldest_us, count) = ages[ages.len() - 1];
+    assert!(oldest_us > 450_000.0 && count == 1, "{ages:?}");
+    assert!(ages[ages.len() - 2].0 < 100_000.0, "{ages:?}");
 }

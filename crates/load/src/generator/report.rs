@@ -63,12 +63,12 @@ pub struct Second {
     pub ok: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// The median latency in microseconds.
-    pub p50_us: f64,
+    /// The median latency in microseconds; none if there was no correct response.
+    pub p50_us: Option<f64>,
     /// The 99th percentile.
-    pub p99_us: f64,
+    pub p99_us: Option<f64>,
     /// The maximum.
-    pub max_us: f64,
+    pub max_us: Option<f64>,
 }
 
 /// The results of a run, for the measured time unless stated otherwise. The measured time starts when the warm-up has ended.

@@ -70,13 +70,14 @@ impl Row {
     /// The row as that of the second with this number.
     pub(super) fn second(&self, number: u64) -> Second {
         let latency_ns = self.latency_ns.unpacked();
+        let us = |ns: u64| (latency_ns.total() > 0).then_some(ns as f64 / 1000.0);
         Second {
             second: number,
             ok: self.ok,
             failed: self.failed,
-            p50_us: latency_ns.percentile(50.0) as f64 / 1000.0,
-            p99_us: latency_ns.percentile(99.0) as f64 / 1000.0,
-            max_us: latency_ns.max() as f64 / 1000.0,
+            p50_us: us(latency_ns.percentile(50.0)),
+            p99_us: us(latency_ns.percentile(99.0)),
+            max_us: us(latency_ns.max()),
         }
     }
 }

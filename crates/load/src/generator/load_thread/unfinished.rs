@@ -9,8 +9,13 @@ const STEPS_MAX: u64 = 1000;
 impl LoadThread {
     /// For how long the requests without a response have been sent or, in an open loop, due.
     pub(super) fn ages_under_way_ns(&self) -> Histogram {
-        let end_ns = self.end_ns();
+        // After the measured time, an open loop has gone on waiting for them.
         let is_open_loop = self.schedule.is_some();
+        let end_ns = if is_open_loop {
+            self.now_ns
+        } else {
+            self.end_ns()
+        };
         let mut ages_ns = Histogram::new();
         for stamp in self.connections.iter().flat_map(|it| it.stamps()) {
             match is_open_loop {
