@@ -33,6 +33,14 @@ def load(tmp_path: Path) -> Load:
     return load
 
 
+def test_a_note_names_the_servers_limit_of_streams() -> None:
+    asked = plan.build(OPTIONS, WHERE)
+    assert verdict.sentences(report(streams_allowed=10), asked) == [
+        "the server allows 10 streams on a connection, so no more of the 32 were used"
+    ]
+    assert verdict.sentences(report(streams_allowed=32), asked) == []
+
+
 def test_the_page_and_the_record_name_the_protocol_and_its_streams() -> None:
     asked = plan.build(OPTIONS, WHERE)
     page = summary.page(report(), asked, WHERE)

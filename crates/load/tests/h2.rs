@@ -101,8 +101,10 @@ fn the_servers_limit_of_streams_is_respected() {
             }
         }
     });
-    assert_eq!(outcome(&h2_plan(address, 100, 50)), (100, none()));
+    let report = run(&h2_plan(address, 100, 50)).expect("a run");
+    assert_eq!((report.ok, report.failed), (100, 0));
     assert_eq!(MOST.load(Ordering::Relaxed), 3);
+    assert_eq!(report.streams_allowed, Some(3));
 }
 
 #[test]

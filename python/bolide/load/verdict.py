@@ -211,7 +211,13 @@ def _tls(report: Report) -> str:
 
 
 def _http2(report: Report, plan: dict[str, Any]) -> str:
-    """Name the remedy if a server without TLS does not expect HTTP/2 at once."""
+    """Name the remedy if a server does not expect HTTP/2 at once, or its limit of streams."""
+    allowed = report.get("streams_allowed")
+    if report["ok"] and allowed is not None and allowed < plan["streams"]:
+        return (
+            f"the server allows {allowed:,} streams on a connection, so no more of the "
+            f"{plan['streams']:,} were used"
+        )
     if plan["http_version"] != "2" or report["tls"] or has_responses(report):
         return ""
     if not report["errors"].get("malformed"):

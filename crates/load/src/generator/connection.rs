@@ -219,6 +219,14 @@ impl Connection {
         }
     }
 
+    /// How many streams the server allows on it; `None`: any number, or that is not known.
+    pub(super) fn streams_allowed(&self) -> Option<u32> {
+        match &self.exchange {
+            Exchange::Session(session) => session.allowed(),
+            Exchange::Pipeline(_) | Exchange::Channel(_) => None,
+        }
+    }
+
     /// How many requests its next batch has in a closed loop: over HTTP/1, the responses to the last one must be complete.
     #[inline]
     pub(super) fn batch_room(&self, protocol: Protocol) -> u32 {

@@ -91,6 +91,8 @@ pub(super) struct Outcome {
     pub(super) opened: u64,
     /// Connections that were open when the measured time started; `None`: the load did not wait for them.
     pub(super) open_at_start: Option<u64>,
+    /// HTTP/2: the fewest streams that the server allows on a connection; `None`: any number.
+    pub(super) streams_allowed: Option<u32>,
     /// Correct responses of each connection that had a request.
     pub(super) served: Vec<u64>,
     pub(super) length_ns: u64,
@@ -414,7 +416,6 @@ impl LoadThread {
         let mut unfinished_ns = self.ages_under_way_ns();
         let overdue_ns = self.ages_overdue_ns();
         let overdue = overdue_ns.total();
-
         unfinished_ns.merge(&overdue_ns);
         let (under_way, offered) = (self.under_way, self.offered);
         self.await_surplus(events)?;
@@ -429,6 +430,11 @@ impl LoadThread {
         let incomplete = self.connections.iter();
         let incomplete = incomplete.map(|it| u64::from(it.incomplete(self.common.job())));
         self.tally.requests_sent -= incomplete.sum::<u64>();
+        let allowed = self
+            .connections
+            .iter()
+            .filter_map(|it| it.streams_allowed());
+        let streams_allowed = allowed.min();
         let job = self.common.job();
         self.connections
             .iter_mut()
@@ -442,6 +448,7 @@ impl LoadThread {
             backlog: self.backlog,
             opened: self.opened,
             open_at_start: self.pace.open_at_start,
+            streams_allowed,
             served: used.map(|it| it.served).collect(),
             length_ns,
             cpu_ns,

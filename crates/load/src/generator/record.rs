@@ -55,6 +55,7 @@ pub struct Record {
     pub(super) held: u64,
     pub(super) held_max: u64,
     pub(super) open_at_start: Option<u64>,
+    pub(super) streams_allowed: Option<u32>,
     /// How many connections had each number of correct responses.
     pub(super) served: BTreeMap<u64, u64>,
     pub(super) tls: Option<TlsRecord>,
@@ -191,6 +192,7 @@ impl Record {
             held,
             held_max,
             open_at_start: outcomes.iter().map(|it| it.open_at_start).sum(),
+            streams_allowed: outcomes.iter().filter_map(|it| it.streams_allowed).min(),
             served: served(outcomes),
             tls: common
                 .tls
@@ -249,6 +251,8 @@ impl Record {
         self.held += other.held;
         self.held_max += other.held_max;
         self.open_at_start = both(self.open_at_start, other.open_at_start);
+        let allowed = [self.streams_allowed, other.streams_allowed];
+        self.streams_allowed = allowed.into_iter().flatten().min();
         add(&mut self.served, &other.served);
         if let (Some(all), Some(more)) = (&mut self.tls, &other.tls) {
             all.merge(more);

@@ -155,6 +155,8 @@ pub struct Report {
     pub connections_max: u64,
     /// Connections that were open when the measured time started; none if the load did not wait for them.
     pub connections_at_start: Option<u64>,
+    /// HTTP/2: the fewest streams that the server allows on a connection; none if it allows any number.
+    pub streams_allowed: Option<u32>,
     /// How evenly connections were served.
     pub connections_served: Served,
     /// "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "WebSocket".
@@ -325,6 +327,7 @@ impl Report {
             connections_held: record.held,
             connections_max: record.held_max,
             connections_at_start: record.open_at_start,
+            streams_allowed: record.streams_allowed,
             connections_served: Served::of(&record.served),
             protocol: record.protocol.clone(),
             tls: record.tls.as_ref().map(|it| TlsReport::new(it, seconds)),

@@ -148,6 +148,14 @@ impl Session {
         }
     }
 
+    /// How many streams the server allows at a time; `None`: any number, or that is not known.
+    pub(super) fn allowed(&self) -> Option<u32> {
+        match self.admission {
+            Admission::Concurrent(limit) if limit < u32::MAX => Some(limit),
+            _ => None,
+        }
+    }
+
     /// Whether the server takes no more requests on this connection, and will close it.
     pub(super) fn is_closing(&self) -> bool {
         self.admission == Admission::Closed
