@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use net::precise_ns;
 
 use super::error::Errors;
+use super::series::Table;
 use crate::Histogram;
 
 /// How long before the start threads are notified of it, if there are several.
@@ -23,6 +24,7 @@ pub(super) struct Board {
     held: AtomicU64,
     held_max: AtomicU64,
     live: Mutex<Live>,
+    seconds: Mutex<Table>,
 }
 
 /// What has been counted so far, with a slight delay.
@@ -49,6 +51,8 @@ impl Board {
                 counts: vec![Default::default(); threads],
                 ..Live::default()
             }),
+            // The seconds of a gated run are combined with those of others.
+            seconds: Mutex::new(Table::new(threads, is_gated)),
         }
     }
 
@@ -106,6 +110,10 @@ impl Board {
 
     pub(super) fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn seconds(&self) -> MutexGuard<'_, Table> {
+        self.seconds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -381,7 +381,10 @@ impl LoadThread {
 
     fn end_second(&mut self) {
         self.publish();
-        self.series.end_second(self.tally.ok, &self.tally.errors);
+        let mut table = self.common.board.seconds();
+        let (ok, errors) = (self.tally.ok, &self.tally.errors);
+        self.series.end_second(ok, errors, &mut table);
+        drop(table);
         self.window.second_end_ns = self.window.second_end_ns.saturating_add(SECOND_NS);
     }
 

@@ -11,7 +11,7 @@ use super::channel::WebSocketReport;
 use super::error::Errors;
 use super::load_thread::{Common, Outcome};
 use super::report::{Progress, Report};
-use super::series::{Row, Series, add_rows, table};
+use super::series::{Row, add_rows};
 use super::tls::TlsRecord;
 use crate::Histogram;
 use crate::histogram::Packed;
@@ -151,7 +151,6 @@ impl Record {
             all.packed()
         };
         let most = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).max().unwrap_or(0);
-        let series: Vec<&Series> = outcomes.iter().map(|it| &it.series).collect();
         let first = common.kinds.first().map(|it| it.first());
         let (held, held_max) = common.board.held();
         Record {
@@ -202,7 +201,7 @@ impl Record {
                 let counts = outcomes.iter().map(|it| &it.tally.websocket);
                 counts.fold(WebSocketReport::default(), WebSocketReport::merge)
             }),
-            per_second: table(&series),
+            per_second: common.board.seconds().rows().to_vec(),
             start_late_ns: outcomes.iter().filter_map(|it| it.start_late_ns).max(),
             was_stopped: outcomes.iter().any(|it| it.was_stopped),
             server_software: first
