@@ -179,7 +179,7 @@ impl LoadThread {
         let mut connections = Vec::new();
         let connection = || Connection::new(common.job(), plan.protocol);
         connections.resize_with(share(plan.connections as u64) as usize, connection);
-        let pace = Opening::new(connections.len(), precise_ns());
+        let pace = Opening::new(plan, precise_ns());
         Ok(LoadThread {
             index,
             destination: Destination::new(&plan.address)?,

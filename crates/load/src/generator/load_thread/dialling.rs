@@ -234,7 +234,8 @@ impl LoadThread {
         // A handshake is the server's own response.
         let is_accepted = self.tls.is_some() || self.common.messages.is_some();
         if connection.is_new && !is_accepted {
-            self.pace.note_established(took_ns);
+            self.pace
+                .note_established(connection.connect_ns, self.now_ns);
         }
         if is_batchless && self.common.plan.is_persistent {
             connection.stage = Stage::Open;

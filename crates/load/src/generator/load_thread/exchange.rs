@@ -239,6 +239,7 @@ impl LoadThread {
             return;
         };
         connection.stage = Stage::Open;
+        self.pace.responded += 1;
         if connection.is_new {
             self.settle(index);
             self.fill();
