@@ -47,7 +47,7 @@ def keep_from(fds: Callable[[], Iterable[int]], instead_fd: int) -> None:
     """
     _Held.fds, _Held.instead_fd = fds, instead_fd
     if not _Held.is_registered:
-        os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_let_go)
+        os.register_at_fork(before=_hold, after_in_parent=_unblock, after_in_child=_let_go)
         _Held.is_registered = True
 
 
@@ -65,14 +65,23 @@ def fork() -> int:
         _forking.is_ours = False
 
 
+def _is_held() -> bool:
+    return _Held.instead_fd >= 0 and not getattr(_forking, "is_ours", False)
+
+
+def _hold() -> None:
+    if _is_held():
+        _block()
+
+
 def _let_go() -> None:
-    if _Held.instead_fd >= 0 and not getattr(_forking, "is_ours", False):
+    if _is_held():
         for fd in _Held.fds():
             if fd >= 0:  # otherwise it is closed
                 os.dup2(_Held.instead_fd, fd, inheritable=False)
         _restore_signals()
+        _unblock()
     keep_nothing()
-    _unblock()
 
 
 def _restore_signals() -> None:
@@ -101,8 +110,7 @@ def restore_term() -> None:
 
 
 def _block() -> None:
-    if not hasattr(_masks, "before"):  # a worker's registration follows that of its supervisor
-        _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
 
 
 def _unblock() -> None:

