@@ -93,13 +93,20 @@ class Running:
     def __init__(self, cwd: Path, *, stdout: int, stderr: int) -> None:
         (cwd / "app.py").write_text(APP)
         self.path = cwd / "socket"
+        self.notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notices.bind(str(cwd / "notices"))
+        self.notices.settimeout(UNTIL_S)
         close = [number for number, fd in ((1, stdout), (2, stderr)) if fd == -1]
         program = [sys.executable, "-m", "bolide", "serve", "app:app"]
         options = ["--bind", f"unix:{self.path}", "--workers", "2"]
         self.process = subprocess.Popen(
             [*program, *options],
             cwd=cwd,
-            env={**clean_environ(), "PYTHONUNBUFFERED": ""},
+            env={
+                **clean_environ(),
+                "PYTHONUNBUFFERED": "",
+                "NOTIFY_SOCKET": str(cwd / "notices"),
+            },
             stdin=subprocess.DEVNULL,
             stdout=stdout if stdout >= 0 else subprocess.DEVNULL,
             stderr=stderr if stderr >= 0 else subprocess.DEVNULL,
@@ -107,7 +114,10 @@ class Running:
         )
 
     def wait_ready(self) -> Running:
-        """Wait until both workers have served a request."""
+        """Wait until the supervisor says that it has started, and both workers have served."""
+        with self.notices:
+            while b"READY=1" not in self.notices.recv(4096):
+                pass
         served: set[int] = set()
         wait_until(lambda: len(self.workers()) == 2 and self.serves(served) >= set(self.workers()))
         return self
