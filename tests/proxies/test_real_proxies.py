@@ -74,10 +74,10 @@ def running(*command: str, env: dict[str, str] | None = None) -> Iterator[None]:
             process.communicate(timeout=10)
 
 
-def is_open() -> bool:
+def is_open(address: tuple[str, int] = PROXY) -> bool:
     """Return whether a proxy listens."""
     try:
-        Connection(PROXY).socket.close()
+        Connection(address).socket.close()
     except OSError:
         return False
     return True
@@ -100,6 +100,7 @@ def haproxy(folder: Path, server: Server) -> Iterator[None]:
     main = folder / "haproxy.cfg"
     main.write_text(configuration("/etc/haproxy/haproxy.cfg", "bind :", server))
     with running("haproxy", "-db", "-f", str(main)):
+        wait_until(lambda: is_open(PASSED_ON))  # it listens to one after the other
         yield
 
 
