@@ -14,6 +14,7 @@ from bolide.config.address import Address
 from bolide.errors import Error
 from bolide.fleet import clock, wire
 from bolide.fleet.engine import FleetEngine
+from bolide.fleet.job import Job
 from bolide.fleet.limits import Limits
 from bolide.fleet.link import Link
 from bolide.fleet.place import Fleet
@@ -230,15 +231,24 @@ def test_a_result_that_is_none_is_a_reason(reply: wire.Reply, reason: str) -> No
     assert member.lost.startswith(reason)
 
 
-def test_a_coordinator_that_is_gone_ends_the_load(
+def abandoned(
     links: Links, counting: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[LocalLink, FleetEngine, Job]:
+    """Start a run whose coordinator is silent for too long."""
     monkeypatch.setattr("bolide.fleet.job.ABANDONED_S", 1.0)
     link = links(clock.now_ns)
     engine = started(link, counting)
     job = link.agent("tcp://0")._job
     assert job is not None
-    wait_until(lambda: job.is_abandoned and job._is_done, 20)
+    wait_until(lambda: job.is_abandoned, 20)
+    return link, engine, job
+
+
+def test_a_coordinator_that_is_gone_ends_the_load(
+    links: Links, counting: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, engine, job = abandoned(links, counting, monkeypatch)
+    wait_until(lambda: job._is_done, 20)
     # What was counted is there for a coordinator that returns, and the agent is free for others.
     await_end(engine)
     report = json.loads(engine.report())
@@ -251,12 +261,7 @@ def test_a_coordinator_that_is_gone_ends_the_load(
 def test_a_run_that_was_abandoned_makes_room_for_another_one(
     links: Links, counting: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolide.fleet.job.ABANDONED_S", 1.0)
-    link = links(clock.now_ns)
-    engine = started(link, counting)
-    job = link.agent("tcp://0")._job
-    assert job is not None
-    wait_until(lambda: job.is_abandoned, 20)
+    link, engine, _ = abandoned(links, counting, monkeypatch)
     assert run(Fleet(link).make_engine(plan(counting, duration_s=0.3)))["ok"] > 0
     await_end(engine)
     with pytest.raises(Error, match="agent n0: it does not have this run any more"):
