@@ -32,10 +32,9 @@ async def held(request):
     return str(os.getpid())
 """
 FIFTH_FAILS = """
-with open("imports", "ab") as imports:
-    imports.write(b"x")
-    number = imports.tell()
-if number == 5:
+imports = os.open("imports", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+os.write(imports, b"x")  # several workers import this at the same time
+if os.lseek(imports, 0, os.SEEK_CUR) == 5:
     with open("gate") as gate:
         gate.read()
     raise LookupError("broken")
