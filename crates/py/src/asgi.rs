@@ -173,7 +173,7 @@ impl Asgi {
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
         let call = arguments.call.clone_ref(py);
-        let running = Box::new(Running { call });
+        let running = Running { call };
         let task = self.runner.suspended(py, coroutine, future, running)?;
         let call = arguments.call.get();
         let outcome = match call.first_step_ends(py, responder)? {
@@ -210,9 +210,9 @@ impl Asgi {
         self.scopes.give_back(scope);
         // Nothing was sent yet, and nothing is written at once.
         arguments.call.get().first_step_ends(py, responder)?;
-        let running = Box::new(Running {
+        let running = Running {
             call: arguments.call.clone_ref(py),
-        });
+        };
         let call = arguments.call.get();
         // The task of an eager factory takes its first step here.
         call.open(py, |_| {})?;

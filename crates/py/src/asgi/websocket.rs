@@ -86,9 +86,7 @@ impl Asgi {
         });
         match result {
             Step::Suspended(coroutine, future) => {
-                let task = self
-                    .runner
-                    .suspended(py, coroutine, future, Box::new(running))?;
+                let task = self.runner.suspended(py, coroutine, future, running)?;
                 self.runner.exchanges.runs_in(request.id, task);
             }
             Step::Ended(result) => self.socket_ended(py, running, result),
@@ -126,7 +124,7 @@ impl Asgi {
         ];
         let coroutine = ffi::call(py, &self.run_in_task, called_with)?;
         let runner = &self.runner;
-        let begin = || runner.begin_task(py, coroutine, Box::new(running));
+        let begin = || runner.begin_task(py, coroutine, running);
         let task = runner.exchanges.lend_unnamed(py, responder, begin)?;
         runner.exchanges.runs_in(methods.call.get().socket.id, task);
         Ok(())

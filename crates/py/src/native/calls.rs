@@ -312,14 +312,14 @@ impl Calls {
         self.continues(py, subject, task, responder)
     }
 
-    fn handler_of(&self, py: Python<'_>, subject: Subject<'_>) -> Box<SuspendedHandler> {
-        Box::new(SuspendedHandler {
+    fn handler_of(&self, py: Python<'_>, subject: Subject<'_>) -> SuspendedHandler {
+        SuspendedHandler {
             table: Arc::clone(subject.table),
             exchanges: Arc::clone(&self.runner.exchanges),
             request: subject.request.clone_ref(py),
             id: subject.id,
             stage: subject.stage,
-        })
+        }
     }
 
     /// The handler continues in a task, or has already ended in one, or could not get one.

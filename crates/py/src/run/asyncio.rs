@@ -109,7 +109,7 @@ impl Asyncio {
     pub(crate) fn create_task(
         &self,
         py: Python<'_>,
-        work: Suspended,
+        work: Box<Suspended>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let coroutine = Bound::new(py, RequestCoroutine::default())?;
         coroutine.get().take(py, work);

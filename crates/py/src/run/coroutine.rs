@@ -12,16 +12,16 @@ use crate::run::interrupt::is_of_signal;
 use crate::run::running::Running;
 use crate::run::yielded::Yielded;
 
-/// A coroutine that continues in a task.
-pub(crate) struct Suspended {
+/// A coroutine that continues in a task. With what it is for, it is one block of memory.
+pub(crate) struct Suspended<C: ?Sized = dyn Completion> {
     pub(crate) coroutine: Py<PyAny>,
     /// The context that it started in; None if that is the task's own.
     pub(crate) context: Option<Py<PyAny>>,
     /// What the coroutine did in a step that was not its task's, until the task has taken it.
     pub(crate) ahead: Option<Ahead>,
-    pub(crate) completion: Box<dyn Completion>,
     /// Dropped when the coroutine has ended.
     pub(crate) running: Running,
+    pub(crate) completion: C,
 }
 
 /// What a coroutine did in its first step, or in one that a message resumed.
@@ -78,27 +78,55 @@ pub(crate) enum After {
 #[pyclass(module = "bolide._core", frozen)]
 #[derive(Default)]
 pub(crate) struct RequestCoroutine {
-    work: GilCell<Option<Box<Suspended>>>,
+    state: GilCell<State>,
     /// The coroutine of the current step.
     running: Lent,
-    /// The coroutine that ended last.
-    ended: GilCell<Option<Py<PyAny>>>,
+}
+
+enum State {
+    Waiting(Box<Suspended>),
+    /// It has no work. The coroutine that ended last, if there was one.
+    Ended(Option<Py<PyAny>>),
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::Ended(None)
+    }
+}
+
+impl State {
+    fn work(&self) -> Option<&Suspended> {
+        match self {
+            State::Waiting(work) => Some(work),
+            State::Ended(_) => None,
+        }
+    }
 }
 
 impl RequestCoroutine {
     /// Continues with this work.
-    pub(crate) fn take(&self, py: Python<'_>, work: Suspended) {
-        self.put_back(py, Box::new(work));
+    pub(crate) fn take(&self, py: Python<'_>, work: Box<Suspended>) {
+        self.put_back(py, work);
     }
 
+    #[inline]
     fn put_back(&self, py: Python<'_>, work: Box<Suspended>) {
-        let before = self.work.with(py, |place| place.replace(work));
+        let next = State::Waiting(work);
+        let before = self.state.with(py, |state| std::mem::replace(state, next));
         drop(before);
     }
 
     /// Takes the work away.
     pub(crate) fn leave(&self, py: Python<'_>) -> Option<Box<Suspended>> {
-        self.work.with(py, Option::take).flatten()
+        let taken = self.state.with(py, |state| match state {
+            State::Waiting(_) => std::mem::take(state),
+            State::Ended(_) => State::default(),
+        });
+        match taken {
+            Some(State::Waiting(work)) => Some(work),
+            _ => None,
+        }
     }
 
     /// Runs a coroutine's step, while debuggers see that coroutine.
@@ -109,8 +137,8 @@ impl RequestCoroutine {
 
     /// Method and path of the request that waits in it, for the log.
     pub(crate) fn title(&self, py: Python<'_>) -> Option<String> {
-        let title = |work: &mut Option<Box<Suspended>>| work.as_ref()?.completion.title(py);
-        self.work.with(py, title).flatten()
+        let title = |state: &mut State| state.work()?.completion.title(py);
+        self.state.with(py, title).flatten()
     }
 
     /// The coroutine that debuggers see.
@@ -118,15 +146,14 @@ impl RequestCoroutine {
         if let Some(running) = self.running.get(py) {
             return Some(running);
         }
-        let waiting = |work: &mut Option<Box<Suspended>>| {
-            let coroutine = work.as_ref().map(|work| &work.coroutine);
-            coroutine.map(|coroutine| coroutine.bind(py).clone())
+        let at_rest = |state: &mut State| {
+            let shown = match state {
+                State::Waiting(work) => Some(&work.coroutine),
+                State::Ended(ended) => ended.as_ref(),
+            };
+            shown.map(|coroutine| coroutine.bind(py).clone())
         };
-        if let Some(waiting) = self.work.with(py, waiting).flatten() {
-            return Some(waiting);
-        }
-        let ended = |ended: &mut Option<Py<PyAny>>| ended.as_ref().map(|it| it.bind(py).clone());
-        self.ended.with(py, ended).flatten()
+        self.state.with(py, at_rest).flatten()
     }
 
     /// Runs a step of the coroutine while its task waits for `awaited`. Returns true if the coroutine waits for the same again, so that
@@ -201,9 +228,8 @@ impl RequestCoroutine {
                 work.coroutine = next;
                 continue;
             }
-            let before = self
-                .ended
-                .with(py, |ended| ended.replace(coroutine.unbind()));
+            let ended = State::Ended(Some(coroutine.unbind()));
+            let before = self.state.with(py, |state| std::mem::replace(state, ended));
             drop(before);
             return after.err().map_or_else(none, Sent::raised);
         }

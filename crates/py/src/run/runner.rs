@@ -85,16 +85,16 @@ impl Runner {
         &self,
         py: Python<'_>,
         coroutine: Bound<'_, PyAny>,
-        completion: Box<dyn Completion>,
+        completion: impl Completion + 'static,
     ) -> PyResult<Option<Py<PyAny>>> {
         let running = Running::new(&self.exchanges, completion.is_of_request())?;
-        let work = Suspended {
+        let work = Box::new(Suspended {
             coroutine: coroutine.unbind(),
             context: None,
             ahead: None,
-            completion,
             running,
-        };
+            completion,
+        });
         let number = work.running.number();
         let task = self.tasks.create(py, work)?;
         if let Some(task) = &task {
@@ -109,16 +109,16 @@ impl Runner {
         py: Python<'_>,
         coroutine: Bound<'_, PyAny>,
         future: Bound<'_, PyAny>,
-        completion: Box<dyn Completion>,
+        completion: impl Completion + 'static,
     ) -> PyResult<Option<Py<PyAny>>> {
         let running = Running::new(&self.exchanges, completion.is_of_request())?;
-        let work = Suspended {
+        let work = Box::new(Suspended {
             coroutine: coroutine.unbind(),
             context: Some(self.contexts.take(py)?),
             ahead: Some(Ahead::Yielded(Yielded::of(future))),
-            completion,
             running,
-        };
+            completion,
+        });
         let number = work.running.number();
         let task = self.tasks.suspended(py, work)?;
         if let Some(task) = &task {

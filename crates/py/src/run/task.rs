@@ -133,7 +133,7 @@ impl Tasks {
     pub(crate) fn suspended(
         &mut self,
         py: Python<'_>,
-        work: Suspended,
+        work: Box<Suspended>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let is_nested = self.caller.is_some();
         self.leave(py);
@@ -153,7 +153,11 @@ impl Tasks {
     }
 
     /// Has the loop create a task for work that has not started. None if it has ended already.
-    pub(crate) fn create(&self, py: Python<'_>, work: Suspended) -> PyResult<Option<Py<PyAny>>> {
+    pub(crate) fn create(
+        &self,
+        py: Python<'_>,
+        work: Box<Suspended>,
+    ) -> PyResult<Option<Py<PyAny>>> {
         let asyncio = self.asyncio.as_ref().ok_or_else(unattached)?;
         asyncio.create_task(py, work)
     }

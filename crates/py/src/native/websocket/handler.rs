@@ -91,7 +91,7 @@ impl Calls {
         let id = handler.socket.id;
         if !self.runner.lends(py)? {
             let runner = &self.runner;
-            let begin = || runner.begin_task(py, coroutine, Box::new(handler));
+            let begin = || runner.begin_task(py, coroutine, handler);
             let task = runner.exchanges.lend_unnamed(py, responder, begin)?;
             runner.exchanges.runs_in(id, task);
             return Ok(());
@@ -102,9 +102,7 @@ impl Calls {
         let sent = exchanges.lend_unnamed(py, responder, || tasks.step(py, &coroutine));
         let result = match sent {
             Sent::Yielded(future) => {
-                let task = self
-                    .runner
-                    .suspended(py, coroutine, future, Box::new(handler))?;
+                let task = self.runner.suspended(py, coroutine, future, handler)?;
                 self.runner.exchanges.runs_in(id, task);
                 return Ok(());
             }
@@ -132,7 +130,7 @@ impl Calls {
             // An error handler that is a coroutine.
             Ok(After::Coroutine(next)) => self
                 .runner
-                .begin_task(py, next.into_bound(py), Box::new(handler))
+                .begin_task(py, next.into_bound(py), handler)
                 .map(drop),
             Ok(After::End) => Ok(()),
             Err(error) => Err(error),
