@@ -290,6 +290,18 @@ impl Idle {
             || !lending.callbacks.reads(task, &PyNone::get(py))
     }
 
+    /// A WebSocket keeps it: gives it the name that all such tasks share, instead of a string of its own (bench: idle), unless the handler
+    /// has named it.
+    #[cold]
+    pub(crate) fn share_name(&self, py: Python<'_>, lending: &Lending) -> PyResult<()> {
+        let task = self.task.bind(py);
+        if lending.get_name.reads(task, self.name.bind(py)) {
+            let shared = pyo3::intern!(py, "WebSocket");
+            task.call_method1(pyo3::intern!(py, "set_name"), (shared,))?;
+        }
+        Ok(())
+    }
+
     /// Whether its first step throws a cancellation into its coroutine.
     #[inline]
     pub(crate) fn is_cancelled(&self, py: Python<'_>, lending: &Lending) -> PyResult<bool> {

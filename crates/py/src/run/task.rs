@@ -142,6 +142,9 @@ impl Tasks {
         let (Some(lending), Some(idle)) = (&asyncio.lending, lent) else {
             return asyncio.create_task(py, work);
         };
+        if !work.completion.is_of_request() {
+            idle.share_name(py, lending)?;
+        }
         idle.request_coroutine.get().take(py, work);
         lending.show(idle.task.bind(py), true)?;
         match is_nested || idle.is_cancelled(py, lending)? {
