@@ -29,7 +29,6 @@ use wire::websocket::{
     Receiver, Role, Sender,
 };
 
-use self::liveness::Liveness;
 use self::opening::Handshake;
 use self::outgoing::{MOVED_BYTES_MIN, Outgoing};
 use crate::app::App;
@@ -59,11 +58,7 @@ pub(crate) enum Ending {
 enum State {
     Open,
     /// Our close frame was written.
-    Closing {
-        /// When it was sent; None while it waits for the socket, whose pace limits that.
-        since_ms: Option<u64>,
-        report: Report,
-    },
+    Closing(Report),
     Ended {
         ending: Ending,
         /// The application was notified of the end.
@@ -104,20 +99,30 @@ pub(crate) struct WebSocket {
     appetite: Appetite,
     coding: Coding,
     outgoing: Outgoing,
-    liveness: Liveness,
-    /// Content of the last ping that no pong was sent for.
-    ping: Option<Box<[u8]>>,
-    #[allow(
-        clippy::box_collection,
-        reason = "most WebSockets have none, and hold 8 bytes instead of 24"
-    )]
-    subscriptions: Option<Box<Vec<Subscription>>>,
+    /// When something last arrived, or was last expected to, or when a ping was sent after that.
+    since_ms: u64,
+    /// What an idle one does not have.
+    rare: Option<Box<Rare>>,
     /// Counts it as long as it exists.
     _open: OpenWebSocket,
-    /// Counts it for its client, if the connection is a proxy's.
-    _client: Option<Box<ClientPlace>>,
+    /// A ping was sent after something last arrived.
+    is_pinged: bool,
+    /// There is a ping that no pong was sent for.
+    has_ping: bool,
     /// A message was written since the application was last notified that everything was sent.
     awaits_writable: bool,
+}
+
+/// What most WebSockets never need, created if necessary.
+#[derive(Default)]
+struct Rare {
+    /// Content of the last ping that no pong was sent for.
+    ping: Box<[u8]>,
+    subscriptions: Vec<Subscription>,
+    /// Counts it for its client, if the connection is a proxy's.
+    client: Option<Box<ClientPlace>>,
+    /// When our close frame was sent; None while it waits for the socket, whose pace limits that.
+    closing_ms: Option<u64>,
     /// At least what the application has received and not taken, if that is enough for it.
     untaken_bytes: usize,
 }
@@ -177,6 +182,7 @@ impl WebSocket {
             handshake.agreement = None;
         }
         let (incoming, coding) = agreed.unwrap_or((Incoming::Plain, Coding::Plain));
+        let client = handshake.client.take();
         WebSocket {
             id,
             state: State::Open,
@@ -184,13 +190,12 @@ impl WebSocket {
             appetite: Appetite::More,
             coding,
             outgoing: Outgoing::default(),
-            liveness: Liveness::new(id, context.clock.now_ms()),
-            ping: None,
-            subscriptions: None,
+            since_ms: context.clock.now_ms(),
+            is_pinged: false,
+            rare: client.map(|client| Box::new(Rare::of(client))),
+            has_ping: false,
             awaits_writable: false,
-            untaken_bytes: 0,
             _open: context.metrics.websocket_opened(),
-            _client: handshake.client.take(),
         }
     }
 
@@ -201,7 +206,7 @@ impl WebSocket {
     pub(crate) fn takes_input(&self) -> bool {
         match self.state {
             State::Open => self.appetite == Appetite::More,
-            State::Closing { .. } => true,
+            State::Closing(_) => true,
             State::Ended { .. } => false,
         }
     }
@@ -215,7 +220,7 @@ impl WebSocket {
         input: &mut [u8],
         can_send_now: bool,
     ) -> (usize, Pause) {
-        self.liveness.heard(turn.context.clock.now_ms());
+        self.heard(turn.context.clock.now_ms());
         let message_bytes = self.receiver.message_bytes();
         let (mut used, mut has_messages) = (0, false);
         let pause = loop {
@@ -241,7 +246,7 @@ impl WebSocket {
                         self.appetite = pass_message(turn, self.id, kind, content);
                         has_messages = true;
                         if self.appetite == Appetite::Enough {
-                            self.untaken_bytes = bytes;
+                            self.rare.get_or_insert_default().untaken_bytes = bytes;
                         }
                         if self.appetite == Appetite::NoMemory {
                             has_messages = false;
@@ -279,7 +284,7 @@ impl WebSocket {
         self.run_if(&mut has_messages, turn, can_send_now);
         let used = match self.state {
             State::Ended { .. } => input.len(),
-            State::Open | State::Closing { .. } => used,
+            State::Open | State::Closing(_) => used,
         };
         match turn.context.share.is_used_up() {
             true => (used, Pause::Turn),
@@ -337,7 +342,8 @@ impl WebSocket {
             Event::Message(..) | Event::Pong(_) => {}
             // A pong for the last of several pings is enough (RFC 6455 5.5.3), so a peer that does not read cannot make them pile up.
             Event::Ping(content) if self.state == State::Open => {
-                self.ping = Some((*content).into());
+                self.rare.get_or_insert_default().ping = (*content).into();
+                self.has_ping = true;
             }
             Event::Ping(_) => {}
             Event::Close(close) => self.peer_closed(turn, &close),
@@ -363,21 +369,23 @@ impl WebSocket {
             Command::Fail => self.close_after_failure(context),
             Command::Read => {
                 self.appetite = Appetite::More;
-                self.untaken_bytes = 0;
-                self.liveness.heard(context.clock.now_ms());
+                if let Some(rare) = &mut self.rare {
+                    rare.untaken_bytes = 0;
+                }
+                self.heard(context.clock.now_ms());
             }
             Command::Subscribe(topic) => {
                 let topics = &mut context.websockets.topics;
-                let subscriptions = self.subscriptions.get_or_insert_default();
+                let subscriptions = &mut self.rare.get_or_insert_default().subscriptions;
                 let subscribed = topics.subscribe(self.id, topic, subscriptions);
                 if let Err(lack) = subscribed {
                     self.close_short(turn, lack);
                 }
             }
             Command::Unsubscribe(topic) => {
-                if let Some(subscriptions) = &mut self.subscriptions {
+                if let Some(rare) = &mut self.rare {
                     let topics = &mut context.websockets.topics;
-                    topics.unsubscribe(&topic, subscriptions);
+                    topics.unsubscribe(&topic, &mut rare.subscriptions);
                 }
             }
             _ => {}
@@ -460,7 +468,7 @@ impl WebSocket {
     /// Whether something waits to be sent.
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
-        !self.outgoing.is_empty() || self.ping.is_some()
+        !self.outgoing.is_empty() || self.has_ping
     }
 
     /// How many bytes wait to be sent.
@@ -478,9 +486,8 @@ impl WebSocket {
             return self.lack(context, lack);
         }
         // After whole frames, and not after all that wait: there may be more of them for ever.
-        if self.state == State::Open
-            && let Some(content) = self.ping.take()
-        {
+        if self.state == State::Open && self.has_ping {
+            let content = self.forget_ping();
             match reserve(out, CONTROL_FRAME_BYTES_MAX) {
                 Ok(()) => Sender::new(Role::Server).push_pong(out, &content, [0; 4]),
                 Err(lack) => self.lack(context, lack),
@@ -527,16 +534,35 @@ impl WebSocket {
     /// Everything has been passed on to the socket: the time that the peer has to return a close frame starts.
     #[inline]
     pub(crate) fn was_sent(&mut self, context: &Context) {
-        if let State::Closing { since_ms, .. } = &mut self.state {
-            since_ms.get_or_insert(context.clock.now_ms());
+        if let State::Closing(_) = self.state {
+            let closing_ms = &mut self.rare.get_or_insert_default().closing_ms;
+            closing_ms.get_or_insert(context.clock.now_ms());
         }
+    }
+
+    /// When our close frame was sent, if it was.
+    fn closing_ms(&self) -> Option<u64> {
+        self.rare.as_ref()?.closing_ms
+    }
+
+    /// No pong is to be sent any more. Returns the content of the ping.
+    fn forget_ping(&mut self) -> Box<[u8]> {
+        self.has_ping = false;
+        let Some(rare) = &mut self.rare else {
+            return Box::default();
+        };
+        let content = std::mem::take(&mut rare.ping);
+        if rare.is_over() {
+            self.rare = None;
+        }
+        content
     }
 
     /// Why it has ended, if it has.
     pub(crate) fn ending(&self) -> Option<Ending> {
         match self.state {
             State::Ended { ending, .. } => Some(ending),
-            State::Open | State::Closing { .. } => None,
+            State::Open | State::Closing(_) => None,
         }
     }
 
@@ -548,15 +574,29 @@ impl WebSocket {
     /// Memory held, in bytes, besides its record.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
-        let subscriptions = self.subscriptions.as_ref().map_or(0, |all| {
-            size_of::<Vec<Subscription>>() + all.capacity() * size_of::<Subscription>()
-        });
-        let ping = self.ping.as_ref().map_or(0, |content| content.len());
-        self.receiver.held_bytes()
-            + self.untaken_bytes
-            + self.outgoing.held_bytes()
-            + self.coding.held_bytes()
-            + subscriptions
-            + ping
+        let rare = self.rare.as_ref().map_or(0, |rare| rare.held_bytes());
+        self.receiver.held_bytes() + self.outgoing.held_bytes() + self.coding.held_bytes() + rare
+    }
+}
+
+impl Rare {
+    fn of(client: Box<ClientPlace>) -> Rare {
+        Rare {
+            client: Some(client),
+            ..Rare::default()
+        }
+    }
+
+    /// Whether nothing of it is needed any more.
+    fn is_over(&self) -> bool {
+        self.subscriptions.capacity() == 0
+            && self.client.is_none()
+            && self.closing_ms.is_none()
+            && self.untaken_bytes == 0
+    }
+
+    fn held_bytes(&self) -> usize {
+        let subscriptions = self.subscriptions.capacity() * size_of::<Subscription>();
+        size_of::<Rare>() + self.untaken_bytes + subscriptions + self.ping.len()
     }
 }

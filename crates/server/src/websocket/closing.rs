@@ -67,7 +67,7 @@ impl WebSocket {
     /// Notifies the application of a lack of memory, if that is due. Its carrier calls this in each turn in which it may call the application.
     #[inline]
     pub(crate) fn report_lack<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        if let State::Closing { report, .. } = &mut self.state
+        if let State::Closing(report) = &mut self.state
             && *report == Report::Due
         {
             *report = Report::Made;
@@ -153,13 +153,12 @@ impl WebSocket {
         if self.state == State::Open {
             // Without a limit for writing, the time to send it counts too.
             let is_paced = context.timeouts.response_rule().is_some();
-            self.state = State::Closing {
-                since_ms: (!is_paced).then(|| context.clock.now_ms()),
-                report,
-            };
+            let since_ms = (!is_paced).then(|| context.clock.now_ms());
+            self.rare.get_or_insert_default().closing_ms = since_ms;
+            self.state = State::Closing(report);
         }
         self.appetite = Appetite::More;
-        self.ping = None;
+        self.forget_ping();
         self.unsubscribe(context);
     }
 
@@ -167,7 +166,7 @@ impl WebSocket {
     fn end(&mut self, context: &mut Context, ending: Ending) -> bool {
         let (ending, is_reported) = match self.state {
             State::Open => (ending, false),
-            State::Closing { report, .. } => (ending, report == Report::Made),
+            State::Closing(report) => (ending, report == Report::Made),
             State::Ended {
                 ending,
                 is_reported,
@@ -177,7 +176,7 @@ impl WebSocket {
             ending,
             is_reported: true,
         };
-        self.ping = None;
+        self.forget_ping();
         self.unsubscribe(context);
         !is_reported
     }
@@ -193,7 +192,11 @@ impl WebSocket {
     }
 
     fn unsubscribe(&mut self, context: &mut Context) {
-        for subscription in *self.subscriptions.take().unwrap_or_default() {
+        let rare = self.rare.as_mut();
+        for subscription in rare
+            .map(|rare| std::mem::take(&mut rare.subscriptions))
+            .unwrap_or_default()
+        {
             context.websockets.topics.remove(subscription);
         }
     }

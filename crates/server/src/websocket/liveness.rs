@@ -19,46 +19,25 @@ use super::{State, WebSocket};
 use crate::app::App;
 use crate::app::websocket::Appetite;
 use crate::context::Context;
-use crate::id::ExchangeId;
 use crate::link::Turn;
 use crate::timeouts::Timeouts;
 
 /// A ping may be early by this part of its interval, so that connections that started together are not pinged together for ever.
 const EARLY_PARTS: u64 = 8;
 
-/// What is known of the peer's presence.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Liveness {
-    /// When something last arrived, or was last expected to.
-    heard_ms: u64,
-    /// When a ping was sent after that.
-    pinged_ms: Option<u64>,
-    /// How early this connection's pings are, as a fraction of 2^16.
-    early: u16,
-}
-
-impl Liveness {
-    pub(super) fn new(id: ExchangeId, now_ms: u64) -> Liveness {
-        // The golden ratio spreads consecutive numbers evenly.
-        let early = (id.sequence as u16).wrapping_mul(40_503);
-        Liveness {
-            heard_ms: now_ms,
-            pinged_ms: None,
-            early,
-        }
-    }
-
+impl WebSocket {
     /// Something has arrived.
     #[inline]
     pub(super) fn heard(&mut self, now_ms: u64) {
-        self.heard_ms = now_ms;
-        self.pinged_ms = None;
+        self.since_ms = now_ms;
+        self.is_pinged = false;
     }
 
-    fn deadline_ms(&self, timeouts: &Timeouts) -> u64 {
-        match self.pinged_ms {
-            Some(pinged_ms) => Timeouts::end_ms(pinged_ms, timeouts.websocket_ping_timeout_ms),
-            None => self.ping_ms(timeouts),
+    /// When a pong or the next ping is due.
+    fn presence_ms(&self, timeouts: &Timeouts) -> u64 {
+        match self.is_pinged {
+            true => Timeouts::end_ms(self.since_ms, timeouts.websocket_ping_timeout_ms),
+            false => self.ping_ms(timeouts),
         }
     }
 
@@ -68,41 +47,39 @@ impl Liveness {
         if interval_ms == 0 {
             return u64::MAX;
         }
-        let early_ms = (interval_ms / EARLY_PARTS).saturating_mul(self.early.into()) >> 16;
-        let since_ms = self.pinged_ms.unwrap_or(self.heard_ms);
-        Timeouts::end_ms(since_ms, interval_ms - early_ms)
+        // The golden ratio spreads consecutive numbers evenly. A fraction of 2^16.
+        let early = (self.id.sequence as u16).wrapping_mul(40_503);
+        let early_ms = (interval_ms / EARLY_PARTS).saturating_mul(early.into()) >> 16;
+        Timeouts::end_ms(self.since_ms, interval_ms - early_ms)
     }
-}
 
-impl WebSocket {
     /// When it has to act; `u64::MAX` for never. What the carrier has not sent has a deadline of its own; `is_read` if it reads.
     #[inline]
     pub(crate) fn deadline_ms(&self, context: &Context, is_read: bool) -> u64 {
         match self.state {
             State::Open if self.appetite != Appetite::More => match self.has_unsent() {
                 true => u64::MAX,
-                false => self.liveness.ping_ms(&context.timeouts),
+                false => self.ping_ms(&context.timeouts),
             },
-            State::Open if is_read => self.liveness.deadline_ms(&context.timeouts),
-            State::Closing {
-                since_ms: Some(since_ms),
-                ..
-            } => Timeouts::end_ms(since_ms, context.timeouts.websocket_close_timeout_ms.max(1)),
-            State::Open | State::Closing { .. } | State::Ended { .. } => u64::MAX,
+            State::Open if is_read => self.presence_ms(&context.timeouts),
+            State::Closing(_) => self.closing_ms().map_or(u64::MAX, |since_ms| {
+                Timeouts::end_ms(since_ms, context.timeouts.websocket_close_timeout_ms.max(1))
+            }),
+            State::Open | State::Ended { .. } => u64::MAX,
         }
     }
 
     /// Acts on the deadline, which has passed. Returns false if the peer is given up.
     #[cold]
     pub(crate) fn expire<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
-        let waits_for_pong = self.liveness.pinged_ms.is_some() && self.appetite == Appetite::More;
+        let waits_for_pong = self.is_pinged && self.appetite == Appetite::More;
         match (self.state, waits_for_pong) {
             (State::Open, false) => self.push_ping(turn.context),
             (State::Open, true) => {
                 let reason = "no response to a ping";
                 self.close_because(turn, CloseCode::INTERNAL_ERROR, reason);
             }
-            (State::Closing { .. }, _) => {
+            (State::Closing(_), _) => {
                 self.lost(turn);
                 return false;
             }
@@ -121,22 +98,16 @@ impl WebSocket {
         if let Err(lack) = written {
             self.lack(context, lack);
         }
-        self.liveness.pinged_ms = Some(context.clock.now_ms());
+        self.since_ms = context.clock.now_ms();
+        self.is_pinged = true;
     }
 
     /// The clock moved during a turn: a wait that started in it counts from its end.
     #[cold]
     pub(crate) fn exclude_turn(&mut self, from_ms: u64, to_ms: u64) {
-        let Liveness {
-            heard_ms,
-            pinged_ms,
-            ..
-        } = &mut self.liveness;
-        let closing_ms = match &mut self.state {
-            State::Closing { since_ms, .. } => since_ms.as_mut(),
-            State::Open | State::Ended { .. } => None,
-        };
-        let waits = [Some(heard_ms), pinged_ms.as_mut(), closing_ms];
+        let closing_ms = self.rare.as_mut().map(|rare| &mut rare.closing_ms);
+        let closing_ms = closing_ms.and_then(Option::as_mut);
+        let waits = [Some(&mut self.since_ms), closing_ms];
         for since_ms in waits.into_iter().flatten() {
             if *since_ms >= from_ms {
                 *since_ms = to_ms;
