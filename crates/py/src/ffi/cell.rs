@@ -11,8 +11,11 @@ use pyo3::prelude::*;
 ///
 /// A lock or an atomic borrow flag would cost more than what it protects. So this relies on the interpreter's lock: the crate does not
 /// build for an interpreter without one.
-pub(crate) struct GilCell<T> {
+///
+/// `S` is a small part of the state that shares a word with the cell's own flag; most have none.
+pub(crate) struct GilCell<T, S = ()> {
     is_held: Cell<bool>,
+    small: Cell<S>,
     value: UnsafeCell<T>,
 }
 
@@ -20,20 +23,40 @@ pub(crate) struct GilCell<T> {
 compile_error!("bolide needs an interpreter with a GIL");
 
 // SAFETY: every access needs a `Python` token, which only one thread has at a time.
-unsafe impl<T: Send> Sync for GilCell<T> {}
+unsafe impl<T: Send, S: Send> Sync for GilCell<T, S> {}
 
-impl<T: Default> Default for GilCell<T> {
-    fn default() -> GilCell<T> {
-        GilCell::of(T::default())
+impl<T: Default, S: Copy + Default> Default for GilCell<T, S> {
+    fn default() -> GilCell<T, S> {
+        GilCell::beside(S::default(), T::default())
     }
 }
 
 impl<T> GilCell<T> {
     pub(crate) fn of(value: T) -> GilCell<T> {
+        GilCell::beside((), value)
+    }
+}
+
+impl<T, S: Copy> GilCell<T, S> {
+    /// One with a small part.
+    pub(crate) fn beside(small: S, value: T) -> GilCell<T, S> {
         GilCell {
             is_held: Cell::new(false),
+            small: Cell::new(small),
             value: UnsafeCell::new(value),
         }
+    }
+
+    /// A copy of the small part, also while the value is being accessed.
+    #[inline(always)]
+    pub(crate) fn small(&self, _py: Python<'_>) -> S {
+        self.small.get()
+    }
+
+    /// Replaces the small part.
+    #[inline(always)]
+    pub(crate) fn set_small(&self, _py: Python<'_>, small: S) {
+        self.small.set(small);
     }
 
     /// Calls `reach` with the value; `None` when it is being accessed already.

@@ -31,11 +31,15 @@ enum Progress {
     Cancelled,
 }
 
-#[derive(Default)]
-struct State {
+#[derive(Clone, Copy, Default)]
+struct Marks {
     progress: Progress,
     /// An `await` yields it, and no task has taken it yet.
     is_blocking: bool,
+}
+
+#[derive(Default)]
+struct State {
     /// The task's.
     first: Option<Callback>,
     /// The task of the first callback, if that is known to run a handler.
@@ -53,6 +57,12 @@ struct Rare {
 }
 
 impl State {
+    /// The owner, and the callbacks.
+    #[inline]
+    fn take_all(&mut self) -> (Option<Owner>, Option<Callback>, Vec<Callback>) {
+        (self.owner.take(), self.first.take(), self.take_others())
+    }
+
     /// The callbacks after the first.
     fn take_others(&mut self) -> Vec<Callback> {
         let rare = self.rare.as_mut();
@@ -65,29 +75,29 @@ impl State {
 #[pyclass(module = "bolide._core", frozen, weakref)]
 pub(crate) struct Arrival {
     exchanges: Arc<Exchanges>,
-    state: GilCell<State>,
+    state: GilCell<State, Marks>,
 }
 
 impl Arrival {
     /// One that is pending, for an `await` to yield.
     pub(super) fn new(py: Python<'_>, exchanges: &Arc<Exchanges>) -> PyResult<Py<Arrival>> {
-        let state = State {
+        let marks = Marks {
+            progress: Progress::Pending,
             is_blocking: true,
-            ..State::default()
         };
         let exchanges = Arc::clone(exchanges);
-        let state = GilCell::of(state);
+        let state = GilCell::beside(marks, State::default());
         Py::new(py, Arrival { exchanges, state })
     }
 
     /// It is waited for again: it is pending still, or only we have had it since it was done.
-    pub(super) fn expect_again(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |state| {
-            if state.progress == Progress::Done {
-                state.progress = Progress::Pending;
-            }
-            state.is_blocking = true;
-        })
+    pub(super) fn expect_again(&self, py: Python<'_>) {
+        let mut marks = self.state.small(py);
+        if marks.progress == Progress::Done {
+            marks.progress = Progress::Pending;
+        }
+        marks.is_blocking = true;
+        self.state.set_small(py, marks);
     }
 
     fn with<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut State) -> R) -> PyResult<R> {
@@ -95,9 +105,20 @@ impl Arrival {
     }
 
     /// Whether nobody has cancelled or fired it.
+    #[inline]
     pub(super) fn is_pending(&self, py: Python<'_>) -> bool {
-        self.with(py, |state| state.progress == Progress::Pending)
-            .unwrap_or(false)
+        self.state.small(py).progress == Progress::Pending
+    }
+
+    /// Leaves the state of waiting. Returns false if it was left before.
+    #[inline]
+    fn ends_as(&self, py: Python<'_>, progress: Progress) -> bool {
+        let marks = self.state.small(py);
+        let was_pending = marks.progress == Progress::Pending;
+        if was_pending {
+            self.state.set_small(py, Marks { progress, ..marks });
+        }
+        was_pending
     }
 
     /// Something has arrived: resumes the task that waits. With `lending` at once, unless another task runs now; otherwise in the loop's
@@ -130,6 +151,7 @@ impl Arrival {
 
     /// The task that waits and its coroutine, if it is a task that runs a handler.
     fn owner(&self, py: Python<'_>, lending: &Lending) -> PyResult<Option<Owner>> {
+        let is_pending = self.is_pending(py);
         let (known, callback) = self.with(py, |state| {
             let known = state.owner.as_ref();
             let known = known.map(|(task, own)| (task.clone_ref(py), own.clone_ref(py)));
@@ -137,10 +159,7 @@ impl Arrival {
                 (None, Some((callback, _))) => Some(callback.clone_ref(py)),
                 _ => None,
             };
-            (
-                known.filter(|_| state.progress == Progress::Pending),
-                callback,
-            )
+            (known.filter(|_| is_pending), callback)
         })?;
         let Some(callback) = callback else {
             return Ok(known);
@@ -177,13 +196,10 @@ impl Arrival {
     /// What ends the process.
     pub(super) fn fire(slf: &Bound<'_, Arrival>, is_direct: bool) -> PyResult<()> {
         let py = slf.py();
-        let (_owner, first, others) = slf.get().with(py, |state| match state.progress {
-            Progress::Pending => {
-                state.progress = Progress::Done;
-                (state.owner.take(), state.first.take(), state.take_others())
-            }
-            Progress::Done | Progress::Cancelled => (None, None, Vec::new()),
-        })?;
+        if !slf.get().ends_as(py, Progress::Done) {
+            return Ok(());
+        }
+        let (_owner, first, others) = slf.get().with(py, State::take_all)?;
         for (callback, context) in first.into_iter().chain(others) {
             match context {
                 Some(context) if is_direct => run_now(slf, &callback, context.bind(py))?,
@@ -239,13 +255,18 @@ fn run_now(
 #[pymethods]
 impl Arrival {
     #[getter(_asyncio_future_blocking)]
-    fn is_blocking(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |state| state.is_blocking)
+    fn is_blocking(&self, py: Python<'_>) -> bool {
+        self.state.small(py).is_blocking
     }
 
     #[setter(_asyncio_future_blocking)]
-    fn set_blocking(&self, py: Python<'_>, is_blocking: bool) -> PyResult<()> {
-        self.with(py, |state| state.is_blocking = is_blocking)
+    fn set_blocking(&self, py: Python<'_>, is_blocking: bool) {
+        let marks = self.state.small(py);
+        let marks = Marks {
+            is_blocking,
+            ..marks
+        };
+        self.state.set_small(py, marks);
     }
 
     fn get_loop(&self, py: Python<'_>) -> Option<Py<PyAny>> {
@@ -260,10 +281,10 @@ impl Arrival {
         context: Option<Py<PyAny>>,
     ) -> PyResult<()> {
         let py = slf.py();
-        let late = slf.get().with(py, |state| {
-            if state.progress != Progress::Pending {
-                return Some((callback, context));
-            }
+        if !slf.get().is_pending(py) {
+            return slf.get().call_soon(slf, &callback, context.as_ref());
+        }
+        slf.get().with(py, |state| {
             match &state.first {
                 None => state.first = Some((callback, context)),
                 Some(_) => {
@@ -271,12 +292,7 @@ impl Arrival {
                     rare.others.push((callback, context));
                 }
             }
-            None
-        })?;
-        match late {
-            Some((callback, context)) => slf.get().call_soon(slf, &callback, context.as_ref()),
-            None => Ok(()),
-        }
+        })
     }
 
     fn remove_done_callback(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
@@ -307,17 +323,17 @@ impl Arrival {
         !self.is_pending(py)
     }
 
-    pub(super) fn cancelled(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |state| state.progress == Progress::Cancelled)
+    pub(super) fn cancelled(&self, py: Python<'_>) -> bool {
+        self.state.small(py).progress == Progress::Cancelled
     }
 
     fn result(&self, py: Python<'_>) -> PyResult<()> {
-        let (progress, message) = self.with(py, |state| {
+        let message = self.with(py, |state| {
             let rare = state.rare.as_ref();
             let message = rare.and_then(|rare| rare.message.as_ref());
-            (state.progress, message.map(|message| message.clone_ref(py)))
+            message.map(|message| message.clone_ref(py))
         })?;
-        match (progress, message) {
+        match (self.state.small(py).progress, message) {
             (Progress::Done, _) => Ok(()),
             (Progress::Pending, _) => Err(InvalidStateError::new_err("Result is not set.")),
             (Progress::Cancelled, Some(message)) => Err(CancelledError::new_err((message,))),
@@ -332,20 +348,16 @@ impl Arrival {
     #[pyo3(signature = (msg=None))]
     fn cancel(slf: &Bound<'_, Arrival>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         let py = slf.py();
-        let cancelled = slf.get().with(py, |state| {
-            if state.progress != Progress::Pending {
-                return None;
-            }
-            state.progress = Progress::Cancelled;
-            let callbacks = (state.first.take(), state.take_others());
+        if !slf.get().ends_as(py, Progress::Cancelled) {
+            return Ok(false);
+        }
+        let (_owner, first, others) = slf.get().with(py, |state| {
+            let callbacks = state.take_all();
             if msg.is_some() {
                 state.rare.get_or_insert_default().message = msg;
             }
-            Some((state.owner.take(), callbacks))
+            callbacks
         })?;
-        let Some((_before, (first, others))) = cancelled else {
-            return Ok(false);
-        };
         for (callback, context) in first.into_iter().chain(others) {
             slf.get().call_soon(slf, &callback, context.as_ref())?;
         }

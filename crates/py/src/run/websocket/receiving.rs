@@ -27,13 +27,12 @@ pub(crate) enum Form {
 #[pyclass(module = "bolide._core", frozen)]
 #[derive(Default)]
 pub(crate) struct Receiving {
-    state: GilCell<State>,
+    /// None only while it is kept for the next use.
+    socket: GilCell<Option<Arc<Socket>>, Marks>,
 }
 
-#[derive(Default)]
-struct State {
-    /// None only while it is kept for the next use.
-    socket: Option<Arc<Socket>>,
+#[derive(Clone, Copy, Default)]
+struct Marks {
     form: Form,
     /// Its task was resumed alone, so that others had their turn.
     has_waited: bool,
@@ -56,58 +55,56 @@ impl Receiving {
             Some(spare) => spare,
             None => Bound::new(py, Receiving::default())?,
         };
-        let state = State {
-            socket: Some(Arc::clone(socket)),
-            form,
-            has_waited: false,
-        };
-        let before = receiving
-            .get()
-            .state
-            .reach(py, |own| std::mem::replace(own, state))?;
-        debug_assert!(before.socket.is_none(), "in use");
+        let own = &receiving.get().socket;
+        let before = own.reach(py, |own| own.replace(Arc::clone(socket)))?;
+        debug_assert!(before.is_none(), "in use");
+        let has_waited = false;
+        own.set_small(py, Marks { form, has_waited });
         Ok(receiving.into_any())
     }
 }
 
 impl Awaitable for Receiving {
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
-        self.state
-            .with(py, |state| state.step(py))
-            .unwrap_or_else(|| Sent::raised(ffi::in_use()))
+        let step = |socket: &mut Option<Arc<Socket>>| {
+            let socket = socket.as_ref();
+            socket.map(|socket| self.step_of(py, socket))
+        };
+        let sent = self.socket.with(py, step).flatten();
+        sent.unwrap_or_else(|| Sent::raised(ffi::in_use()))
     }
 
     #[inline]
     fn is_called_inside(&self, py: Python<'_>) -> bool {
-        let is_in_call = |state: &mut State| {
-            let socket = state.socket.as_ref();
+        let is_in_call = |socket: &mut Option<Arc<Socket>>| {
+            let socket = socket.as_ref();
             socket.is_some_and(|socket| socket.exchanges.is_in_call())
         };
-        self.state.with(py, is_in_call).unwrap_or(false)
+        self.socket.with(py, is_in_call).unwrap_or(false)
     }
 }
 
-impl State {
+impl Receiving {
     #[inline]
-    fn step<'py>(&mut self, py: Python<'py>) -> Sent<'py> {
-        let Some(socket) = &self.socket else {
-            return Sent::raised(ffi::in_use());
-        };
-        let taken = match socket.take(py, self.has_waited) {
+    fn step_of<'py>(&self, py: Python<'py>, socket: &Socket) -> Sent<'py> {
+        let Marks { form, has_waited } = self.socket.small(py);
+        let taken = match socket.take(py, has_waited) {
             Ok(taken) => taken,
             Err(error) => return Sent::raised(error),
         };
         let result = match taken {
-            Taken::Message(message) => self.form.message(message.into_bound(py)),
-            Taken::Ended(end) => self.form.end(py, &end),
-            Taken::Offer => self.form.offer(py),
+            Taken::Message(message) => form.message(message.into_bound(py)),
+            Taken::Ended(end) => form.end(py, &end),
+            Taken::Offer => form.offer(py),
             Taken::Nothing => {
                 // The loop resumes ordinary tasks together: only those that waited for their turn have one.
-                self.has_waited = socket.exchanges.wakes_directly();
+                let has_waited = socket.exchanges.wakes_directly();
+                self.socket.set_small(py, Marks { form, has_waited });
                 return socket.wait(py).map_or_else(Sent::raised, Sent::Yielded);
             }
             Taken::Later => {
-                self.has_waited = true;
+                let has_waited = true;
+                self.socket.set_small(py, Marks { form, has_waited });
                 let awaited = socket.wait_for_turn(py);
                 return awaited.map_or_else(Sent::raised, Sent::Yielded);
             }
@@ -119,7 +116,7 @@ impl State {
 impl Kept for Receiving {
     #[inline]
     fn is_over(&self, py: Python<'_>) -> bool {
-        let taken = self.state.with(py, |state| state.socket.take());
+        let taken = self.socket.with(py, Option::take);
         taken.is_some()
     }
 

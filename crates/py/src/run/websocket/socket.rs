@@ -402,7 +402,7 @@ impl Socket {
         }
         let arrival = match self.with(py, |state| state.spare.take())? {
             Some(spare) => {
-                spare.get().expect_again(py)?;
+                spare.get().expect_again(py);
                 spare
             }
             None => Arrival::new(py, &self.exchanges)?,
@@ -455,7 +455,7 @@ impl Socket {
 
     /// Keeps the spare arrival only if no task has it, and nobody has cancelled it: that would cancel the task that waits for it next.
     fn forget_spare(&self, py: Python<'_>, last: &Py<Arrival>) -> PyResult<()> {
-        let is_cancelled = last.get().cancelled(py)?;
+        let is_cancelled = last.get().cancelled(py);
         let forgotten = self.with(py, |state| {
             let is_last = state.spare.as_ref().is_some_and(|spare| spare.is(last));
             match is_last && (is_cancelled || !OF_LAST_ARRIVAL.are_all(py, last)) {
