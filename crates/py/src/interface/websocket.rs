@@ -91,9 +91,7 @@ impl Interface {
         }
         let is_offered = ffi::attached(|py| {
             let socket = self.exchanges().sockets.get(py, id);
-            socket
-                .and_then(|socket| socket.phase(py).ok())
-                .is_some_and(|phase| phase == Phase::Offered)
+            socket.is_some_and(|socket| socket.phase(py) == Phase::Offered)
         });
         if is_offered {
             self.offer_ends(id);

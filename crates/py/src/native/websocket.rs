@@ -76,7 +76,7 @@ impl WebSocket {
     #[inline]
     fn accepted(&self, py: Python<'_>) -> PyResult<&Arc<Socket>> {
         let socket = self.socket()?;
-        if socket.phase(py)? == Phase::Offered {
+        if socket.phase(py) == Phase::Offered {
             socket.accept(py, Opening::default())?;
         }
         Ok(socket)
@@ -85,7 +85,7 @@ impl WebSocket {
     /// The WebSocket, accepted and open.
     fn open(&self, py: Python<'_>) -> PyResult<&Arc<Socket>> {
         let socket = self.accepted(py)?;
-        match socket.phase(py)? {
+        match socket.phase(py) {
             Phase::Open => Ok(socket),
             phase => Err(closed(py, socket, phase)),
         }
@@ -147,7 +147,7 @@ impl WebSocket {
     /// Whether messages can be sent.
     #[getter]
     fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.socket()?.phase(py)? == Phase::Open)
+        Ok(self.socket()?.phase(py) == Phase::Open)
     }
 
     /// Accepts the handshake; `fields` are encoded field lines.
@@ -237,7 +237,7 @@ impl WebSocket {
         match acceptance {
             Ok(None) => socket.exchanges.done(py),
             Ok(Some(acceptance)) => Ok(acceptance),
-            Err(error) => match socket.phase(py)? {
+            Err(error) => match socket.phase(py) {
                 Phase::Open => Err(error),
                 phase => Err(closed(py, socket, phase)),
             },
@@ -253,7 +253,7 @@ impl WebSocket {
             )));
         }
         let socket = self.accepted(py)?;
-        if socket.phase(py)? != Phase::Closing {
+        if socket.phase(py) != Phase::Closing {
             socket.close(py, code, reason)?;
         }
         socket.exchanges.done(py)

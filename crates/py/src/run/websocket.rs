@@ -63,7 +63,7 @@ impl Exchanges {
     /// The application could not be called with a WebSocket, or not go on after its first step, in which it may have accepted.
     pub(crate) fn fail_handshake(&self, py: Python<'_>, id: ExchangeId) {
         if let Some(socket) = self.sockets.get(py, id)
-            && matches!(socket.phase(py), Ok(Phase::Open))
+            && socket.phase(py) == Phase::Open
         {
             return socket.handler_ends(py, CloseCode::INTERNAL_ERROR);
         }

@@ -42,8 +42,8 @@ impl SocketCall {
     /// Whether the handshake has its response.
     pub(super) fn has_responded(&self, py: Python<'_>) -> bool {
         match self.socket.phase(py) {
-            Ok(Phase::Offered) => false,
-            Ok(Phase::Refused) => self.is_denial_complete(py),
+            Phase::Offered => false,
+            Phase::Refused => self.is_denial_complete(py),
             _ => true,
         }
     }
@@ -51,7 +51,7 @@ impl SocketCall {
     /// Whether nothing more comes from the client.
     pub(super) fn is_over(&self, py: Python<'_>) -> bool {
         let phase = self.socket.phase(py);
-        phase.is_ok_and(|phase| matches!(phase, Phase::Withdrawn | Phase::Ended | Phase::Closing))
+        matches!(phase, Phase::Withdrawn | Phase::Ended | Phase::Closing)
     }
 
     /// Logs that the application raised, or returned before it had responded.
@@ -113,7 +113,7 @@ impl SocketCall {
     /// of errors as the reason then.
     fn close(&self, message: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = message.py();
-        if self.socket.phase(py)? == Phase::Offered {
+        if self.socket.phase(py) == Phase::Offered {
             self.complete_handshake(py, 403);
             return Ok(());
         }

@@ -38,10 +38,7 @@ impl SocketCall {
         if is_streaming {
             return exchanges.post(py, self.socket.id, Command::Fail);
         }
-        if self
-            .socket
-            .phase(py)
-            .is_ok_and(|phase| phase == Phase::Offered)
+        if self.socket.phase(py) == Phase::Offered
             && let Err(error) = self.socket.refuse(py)
         {
             error.write_unraisable(py, None);

@@ -185,7 +185,7 @@ impl SocketHandler {
 
     /// Whether the end of the handler, or of an error handler, is the response to the handshake.
     fn responds(&self, py: Python<'_>) -> PyResult<bool> {
-        if self.socket.phase(py)? == Phase::Offered {
+        if self.socket.phase(py) == Phase::Offered {
             self.socket.refuse(py)?;
             return Ok(true);
         }
@@ -247,7 +247,7 @@ impl Completion for SocketHandler {
             return self.refuse(py, |refusing| refusing.raised(py, context, error));
         }
         let is_end_of_task = ends_task(py, &error);
-        let is_over = self.socket.phase(py)? != Phase::Open;
+        let is_over = self.socket.phase(py) != Phase::Open;
         if !(is_end_of_task && is_over) {
             self.log(py, &error);
         }

@@ -89,30 +89,41 @@ enum Waiter {
 pub(crate) struct Socket {
     pub(crate) id: ExchangeId,
     pub(crate) exchanges: Arc<Exchanges>,
-    state: GilCell<State>,
+    state: GilCell<State, Marks>,
 }
 
-struct State {
+#[derive(Clone, Copy)]
+struct Marks {
     phase: Phase,
     /// The interface reports the offer as the first thing that arrives.
     reports_offer: bool,
     /// What waits to be sent fails with the end, and not as for every other client that has left.
     raises_end: bool,
-    end: Option<Box<End>>,
     /// The end was reported to the application.
     is_end_reported: bool,
+    /// The server waits until the queue is empty.
+    is_paused: bool,
+}
+
+#[derive(Default)]
+struct State {
     arrived: Queue<Py<PyAny>>,
     /// Bytes that have arrived since the queue was last empty.
     arrived_bytes: usize,
-    /// The server waits until the queue is empty.
-    is_paused: bool,
-    /// What has arrived of a client that has left.
-    departed: Option<Box<Departed>>,
     waiters: Queue<Waiter>,
     /// An arrival that may be waited for next: one that no task has, or the one of the task that is being resumed.
     spare: Option<Py<Arrival>>,
     /// Bytes sent since the peer last had everything.
     ahead_bytes: usize,
+    rare: Option<Box<Rare>>,
+}
+
+/// What an idle WebSocket does not have.
+#[derive(Default)]
+struct Rare {
+    end: Option<End>,
+    /// What has arrived of a client that has left.
+    departed: Option<Departed>,
     subscribed: Subscribed,
 }
 
@@ -128,25 +139,17 @@ impl Socket {
         id: ExchangeId,
         reports_offer: bool,
     ) -> PyResult<Arc<Socket>> {
-        let state = State {
+        let marks = Marks {
             phase: Phase::Offered,
             reports_offer,
             raises_end: !reports_offer,
-            end: None,
             is_end_reported: false,
-            arrived: Queue::default(),
-            arrived_bytes: 0,
             is_paused: false,
-            departed: None,
-            waiters: Queue::default(),
-            spare: None,
-            ahead_bytes: 0,
-            subscribed: Subscribed::default(),
         };
         let socket = Arc::new(Socket {
             id,
             exchanges: Arc::clone(exchanges),
-            state: GilCell::of(state),
+            state: GilCell::beside(marks, State::default()),
         });
         exchanges.sockets.add(py, &socket)?;
         Ok(socket)
@@ -157,13 +160,20 @@ impl Socket {
     }
 
     #[inline]
-    pub(crate) fn phase(&self, py: Python<'_>) -> PyResult<Phase> {
-        self.with(py, |state| state.phase)
+    fn mark(&self, py: Python<'_>, change: impl FnOnce(&mut Marks)) {
+        let mut marks = self.state.small(py);
+        change(&mut marks);
+        self.state.set_small(py, marks);
+    }
+
+    #[inline]
+    pub(crate) fn phase(&self, py: Python<'_>) -> Phase {
+        self.state.small(py).phase
     }
 
     /// How it ended; None if it has not.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<Option<End>> {
-        self.with(py, |state| state.end.as_deref().cloned())
+        self.with(py, |state| state.end().cloned())
     }
 
     /// Accepts the handshake.
@@ -184,21 +194,17 @@ impl Socket {
         self.leave_offer(py, Phase::Refused)?;
         drop(self.exchanges.sockets.remove(py, self.id));
         self.with(py, |state| {
-            state.end.get_or_insert_with(|| Box::new(End::abnormal()));
+            state.rare().end.get_or_insert_with(End::abnormal);
         })?;
         self.wake(py, None)
     }
 
     fn leave_offer(&self, py: Python<'_>, next: Phase) -> PyResult<()> {
-        let before = self.with(py, |state| {
-            let before = state.phase;
-            if before == Phase::Offered {
-                state.phase = next;
+        match self.phase(py) {
+            Phase::Offered => {
+                self.mark(py, |marks| marks.phase = next);
+                Ok(())
             }
-            before
-        })?;
-        match before {
-            Phase::Offered => Ok(()),
             Phase::Withdrawn | Phase::Ended => Err(self.exchanges.disconnection(py)),
             _ => Err(PyRuntimeError::new_err(
                 "the handshake of this WebSocket has its response already",
@@ -217,13 +223,14 @@ impl Socket {
         kind: MessageKind,
         content: &[u8],
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (phase, ahead_bytes) = self.with(py, |state| {
-            state.ahead_bytes = state.ahead_bytes.saturating_add(content.len());
-            (state.phase, state.ahead_bytes)
-        })?;
+        let phase = self.phase(py);
         if phase != Phase::Open {
             return Err(self.not_open(py, phase));
         }
+        let ahead_bytes = self.with(py, |state| {
+            state.ahead_bytes = state.ahead_bytes.saturating_add(content.len());
+            state.ahead_bytes
+        })?;
         let waits = ahead_bytes > AHEAD_BYTES;
         if waits {
             self.set_ahead(ahead_bytes);
@@ -277,18 +284,13 @@ impl Socket {
     /// # Errors
     /// If it is not open.
     pub(crate) fn close(&self, py: Python<'_>, code: u16, reason: &str) -> PyResult<()> {
-        let before = self.with(py, |state| {
-            let before = state.phase;
-            if before == Phase::Open {
-                state.phase = Phase::Closing;
-                state.arrived = Queue::default();
-                state.departed = None;
-                state.subscribed = Subscribed::default();
-            }
-            before
-        })?;
-        match before {
+        match self.phase(py) {
             Phase::Open => {
+                self.mark(py, |marks| marks.phase = Phase::Closing);
+                self.with(py, |state| {
+                    state.arrived = Queue::default();
+                    state.rare = None;
+                })?;
                 let close = Command::Close(Close::new(CloseCode(code), reason));
                 self.exchanges.post(py, self.id, close);
                 self.resume(py)
@@ -306,7 +308,8 @@ impl Socket {
         check_topic(topic)?;
         let name = memory::copy(topic)?;
         let is_new = self.with(py, |state| {
-            state.subscribed.add(topic, &self.exchanges.topics)
+            let subscribed = &mut state.rare().subscribed;
+            subscribed.add(topic, &self.exchanges.topics)
         })??;
         if is_new {
             let command = Command::Subscribe(name);
@@ -322,7 +325,11 @@ impl Socket {
     /// If there is no memory.
     pub(crate) fn unsubscribe(&self, py: Python<'_>, topic: &[u8]) -> PyResult<()> {
         let name = memory::copy(topic)?;
-        if self.with(py, |state| state.subscribed.remove(topic))? {
+        let remove = |state: &mut State| {
+            let rare = state.rare.as_mut();
+            rare.is_some_and(|rare| rare.subscribed.remove(topic))
+        };
+        if self.with(py, remove)? {
             let command = Command::Unsubscribe(name);
             self.exchanges.post(py, self.id, command);
         }
@@ -350,41 +357,55 @@ impl Socket {
             MessageKind::Text => ffi::text(py, content)?.into_any().unbind(),
             MessageKind::Binary => ffi::bytes(py, content)?.into_any().unbind(),
         };
-        self.with(py, |state| {
-            if state.phase != Phase::Open {
-                return Appetite::More;
-            }
+        if self.phase(py) != Phase::Open {
+            return Ok(Appetite::More);
+        }
+        let is_full = self.with(py, |state| {
             state.arrived.push(message);
             state.arrived_bytes = state.arrived_bytes.saturating_add(content.len());
-            state.is_paused |= state.arrived.len() >= WAITING_MESSAGES_MAX
-                || state.arrived_bytes >= WAITING_BYTES_MAX;
-            match state.is_paused {
-                true => Appetite::Enough,
-                false => Appetite::More,
-            }
+            state.arrived.len() >= WAITING_MESSAGES_MAX || state.arrived_bytes >= WAITING_BYTES_MAX
+        })?;
+        if is_full {
+            self.mark(py, |marks| marks.is_paused = true);
+        }
+        Ok(match self.state.small(py).is_paused {
+            true => Appetite::Enough,
+            false => Appetite::More,
         })
     }
 
     /// Takes what arrived first. A task that has waited gets it although others wait for their turn.
     #[inline]
     pub(super) fn take(&self, py: Python<'_>, has_waited: bool) -> PyResult<Taken> {
+        let marks = self.state.small(py);
+        if marks.reports_offer {
+            self.mark(py, |marks| marks.reports_offer = false);
+            return Ok(Taken::Offer);
+        }
         let is_late = || self.exchanges.turns.is_used() && !has_waited;
-        let (taken, resumes) = self.with(py, |state| state.take(has_waited, is_late))?;
+        // An application that goes on asking would never leave the pass.
+        let is_over = marks.is_end_reported && !has_waited;
+        let (taken, resumes) = self.with(py, |state| state.take(is_over, is_late))?;
         if resumes {
             self.resume(py)?;
+        }
+        if matches!(taken, Taken::Ended(_)) {
+            self.mark(py, |marks| marks.is_end_reported = true);
         }
         Ok(taken)
     }
 
     /// The queue is empty: lets the server read on, if it was stopped.
     fn resume(&self, py: Python<'_>) -> PyResult<()> {
-        let was_paused = self.with(py, |state| {
+        self.with(py, |state| {
             state.arrived_bytes = 0;
             state.arrived.shrink();
-            state.departed = None;
-            std::mem::take(&mut state.is_paused)
+            if let Some(rare) = &mut state.rare {
+                rare.departed = None;
+            }
         })?;
-        if was_paused {
+        if self.state.small(py).is_paused {
+            self.mark(py, |marks| marks.is_paused = false);
             self.exchanges.post(py, self.id, Command::Read);
         }
         Ok(())
@@ -473,23 +494,25 @@ impl Socket {
     /// What ends the process.
     pub(crate) fn ends(&self, py: Python<'_>, end: End, lending: Option<&Lending>) -> PyResult<()> {
         drop(self.exchanges.sockets.remove(py, self.id));
-        let raised = self.with(py, |state| {
-            state.phase = match state.phase {
+        self.mark(py, |marks| {
+            marks.phase = match marks.phase {
                 Phase::Offered => Phase::Withdrawn,
                 _ => Phase::Ended,
             };
-            let end = state.end.get_or_insert_with(|| Box::new(end));
-            let raised = state.raises_end.then(|| End::clone(end));
-            state.subscribed = Subscribed::default();
-            if !state.arrived.is_empty() {
-                let departed = Departed::new(&self.exchanges, state.arrived_bytes);
-                state.departed = Some(Box::new(departed));
-            }
-            raised
+        });
+        let end = self.with(py, |state| {
+            let departed = match state.arrived.is_empty() {
+                true => None,
+                false => Some(Departed::new(&self.exchanges, state.arrived_bytes)),
+            };
+            let rare = state.rare();
+            rare.subscribed = Subscribed::default();
+            rare.departed = departed;
+            rare.end.get_or_insert(end).clone()
         })?;
-        match raised {
-            Some(end) => self.fail_writers(py, &end),
-            None => self.exchanges.disconnect(py, self.id),
+        match self.state.small(py).raises_end {
+            true => self.fail_writers(py, &end),
+            false => self.exchanges.disconnect(py, self.id),
         }
         self.wake(py, lending)
     }
@@ -508,9 +531,9 @@ impl Socket {
     /// The application has ended: closes what it left open.
     pub(crate) fn handler_ends(&self, py: Python<'_>, code: CloseCode) {
         let closed = match self.phase(py) {
-            Ok(Phase::Open) => self.close(py, code.0, ""),
+            Phase::Open => self.close(py, code.0, ""),
             // Nothing happens if the connection has ended too.
-            Ok(Phase::Withdrawn) => {
+            Phase::Withdrawn => {
                 self.exchanges.post(py, self.id, Command::Fail);
                 Ok(())
             }
@@ -525,27 +548,30 @@ impl Socket {
 
 impl State {
     #[inline]
-    fn take(&mut self, has_waited: bool, is_late: impl FnOnce() -> bool) -> (Taken, bool) {
-        if std::mem::take(&mut self.reports_offer) {
-            return (Taken::Offer, false);
-        }
+    fn take(&mut self, is_over: bool, is_late: impl FnOnce() -> bool) -> (Taken, bool) {
         if !self.arrived.is_empty() && is_late() {
             return (Taken::Later, false);
         }
-        match (self.arrived.pop(), &self.end) {
+        match (self.arrived.pop(), self.end()) {
             (Some(message), _) => (Taken::Message(message), self.arrived.is_empty()),
-            // An application that goes on asking would never leave the pass.
-            (None, Some(_)) if self.is_end_reported && !has_waited => (Taken::Later, false),
-            (None, Some(end)) => {
-                self.is_end_reported = true;
-                (Taken::Ended(End::clone(end)), false)
-            }
+            (None, Some(_)) if is_over => (Taken::Later, false),
+            (None, Some(end)) => (Taken::Ended(end.clone()), false),
             (None, None) => (Taken::Nothing, false),
         }
     }
 
+    #[inline]
+    fn end(&self) -> Option<&End> {
+        self.rare.as_ref()?.end.as_ref()
+    }
+
+    /// What an idle WebSocket does not have, created if necessary.
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
     fn next_waiter(&mut self) -> Option<Waiter> {
-        let has_news = !self.arrived.is_empty() || self.end.is_some();
+        let has_news = !self.arrived.is_empty() || self.end().is_some();
         match has_news {
             true => self.waiters.pop(),
             false => None,
