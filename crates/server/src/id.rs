@@ -7,8 +7,8 @@ pub(crate) struct ConnectionId {
     pub(crate) generation: u32,
 }
 
-/// Identifies a request on a connection while it is open. Never reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// Identifies a request on a connection while it is open. Never reused. The default is that of no request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ExchangeId {
     pub(crate) connection: u32,
     pub(crate) sequence: u64,

@@ -394,7 +394,7 @@ impl Calls {
     #[cold]
     fn release(&self, py: Python<'_>, object: Py<Request>, outcome: Outcome) {
         let id = object.get().with(py, State::call_ended);
-        if let (Ok(Some(id)), Outcome::Responded) = (id, outcome) {
+        if let (Ok(id), Outcome::Responded) = (id, outcome) {
             // A task may have started to wait for the end of this exchange, which was not open otherwise.
             self.runner.exchanges.end(py, id, true);
         }

@@ -38,12 +38,6 @@ pub(crate) struct Request {
 #[derive(Default)]
 pub(crate) struct State {
     head: LazyHead,
-    /// None until there is some: most requests have none.
-    #[allow(
-        clippy::box_collection,
-        reason = "most objects have none, and hold 8 bytes instead of 24"
-    )]
-    content: Option<Box<Vec<u8>>>,
     /// The content has not arrived completely: it is received part by part.
     comes_in_parts: bool,
     /// The end of the content was returned.
@@ -53,15 +47,40 @@ pub(crate) struct State {
     is_in_call: bool,
     client: Peer,
     server: Peer,
+    /// That of no exchange, until it is filled in.
+    id: ExchangeId,
+    exchanges: Option<Arc<Exchanges>>,
+    app: Option<Py<PyAny>>,
+    /// None until its path has had parameters.
+    matched: Option<Box<Matched>>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What a path with parameters has matched.
+#[derive(Default)]
+struct Matched {
+    values: Vec<Span>,
+    /// None for a path without any.
+    parameters: Option<Arc<[Parameter]>>,
+}
+
+/// What most objects never have.
+#[derive(Default)]
+struct Rare {
+    content: Vec<u8>,
     tls: Option<Arc<TlsDetails>>,
     /// The scheme and the prefix that trusted proxies have said.
     forwarded: Option<Box<(Option<Scheme>, Box<str>)>>,
-    values: Vec<Span>,
-    parameters: Option<Arc<[Parameter]>>,
-    id: Option<ExchangeId>,
-    exchanges: Option<Arc<Exchanges>>,
-    app: Option<Py<PyAny>>,
     cache: Option<Py<PyDict>>,
+    /// None if it is no handshake of a WebSocket, or offers none.
+    subprotocols: Option<Box<Subprotocols>>,
+}
+
+/// The subprotocols of a WebSocket (RFC 6455 1.9).
+#[derive(Default)]
+pub(crate) struct Subprotocols {
+    pub(crate) offered: Vec<Vec<u8>>,
+    pub(crate) accepted: Option<String>,
 }
 
 impl State {
@@ -78,13 +97,18 @@ impl State {
     #[inline]
     fn fill(&mut self, request: &server::Request<'_>, is_async: bool) -> Result<(), NoMemory> {
         self.head.copy(request.head);
-        if let Some(before) = &mut self.content {
-            before.clear();
-        }
+        // One test of all: most objects have none of it (bench: calls.py).
+        let had_circumstances = match &mut self.rare {
+            None => false,
+            Some(rare) => {
+                rare.content.clear();
+                rare.tls.is_some() | rare.forwarded.is_some()
+            }
+        };
         self.comes_in_parts = match request.content {
             Content::Whole(b"") => false,
             Content::Whole(content) => {
-                append(self.content.get_or_insert_default(), content)?;
+                append(&mut self.rare().content, content)?;
                 false
             }
             Content::Later => true,
@@ -95,14 +119,12 @@ impl State {
         let now = request.circumstances;
         self.client = now.client;
         self.server = now.server;
-        // One comparison of all: most requests have none of them, nor had the one before (bench: calls.py).
-        let is_any = now.tls.is_some() | self.tls.is_some();
-        if is_any | now.forwarded.is_some() | self.forwarded.is_some() {
+        if now.tls.is_some() | now.forwarded.is_some() | had_circumstances {
             self.set_circumstances(now);
         }
-        self.id = Some(request.id);
-        if self.parameters.is_some() {
-            self.parameters = None;
+        self.id = request.id;
+        if let Some(matched) = &mut self.matched {
+            matched.parameters = None;
         }
         Ok(())
     }
@@ -111,16 +133,48 @@ impl State {
     #[cold]
     #[inline(never)]
     fn set_circumstances(&mut self, now: &Circumstances) {
-        if self.tls.as_ref().map(Arc::as_ptr) != now.tls.as_ref().map(Arc::as_ptr) {
-            self.tls.clone_from(&now.tls);
+        let rare = self.rare();
+        if rare.tls.as_ref().map(Arc::as_ptr) != now.tls.as_ref().map(Arc::as_ptr) {
+            rare.tls.clone_from(&now.tls);
         }
         let said = now.forwarded.as_ref();
-        self.forwarded = said.map(|said| Box::new((said.scheme, said.prefix.clone())));
+        rare.forwarded = said.map(|said| Box::new((said.scheme, said.prefix.clone())));
+    }
+
+    /// What most objects never have, created if necessary.
+    #[inline]
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// The content that has arrived with the head.
     fn content(&self) -> &[u8] {
-        self.content.as_deref().map_or(&[], Vec::as_slice)
+        let rare = self.rare.as_ref();
+        rare.map_or(&[], |rare| rare.content.as_slice())
+    }
+
+    /// What trusted proxies have said.
+    fn forwarded(&self) -> Option<&(Option<Scheme>, Box<str>)> {
+        self.rare.as_ref()?.forwarded.as_deref()
+    }
+
+    /// The parameters of its path.
+    fn parameters(&self) -> &[Parameter] {
+        let matched = self.matched.as_ref();
+        matched
+            .and_then(|matched| matched.parameters.as_deref())
+            .unwrap_or_default()
+    }
+
+    /// It is a handshake whose client offers these subprotocols.
+    pub(crate) fn offers(&mut self, offered: Vec<Vec<u8>>) {
+        let subprotocols = self.rare().subprotocols.get_or_insert_default();
+        subprotocols.offered = offered;
+    }
+
+    /// The subprotocols of a handshake, if its client offers any.
+    pub(crate) fn subprotocols(&mut self) -> Option<&mut Subprotocols> {
+        self.rare.as_mut()?.subprotocols.as_deref_mut()
     }
 
     /// Stores where the path's parameters are.
@@ -130,11 +184,12 @@ impl State {
         found: &Parameters,
         path: Span,
     ) {
-        self.parameters = Some(Arc::clone(parameters));
-        self.values.clear();
+        let matched = self.matched.get_or_insert_default();
+        matched.parameters = Some(Arc::clone(parameters));
+        matched.values.clear();
         for index in 0..parameters.len() {
             let (start, end) = found.span(index).unwrap_or_default();
-            self.values.push(path.within(start, end));
+            matched.values.push(path.within(start, end));
         }
     }
 
@@ -144,14 +199,10 @@ impl State {
         py: Python<'py>,
         index: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let kind = self
-            .parameters
-            .as_ref()
-            .and_then(|parameters| parameters.get(index))
-            .map(|(_, kind)| *kind);
-        let value = self
-            .values
-            .get(index)
+        let kind = self.parameters().get(index).map(|(_, kind)| *kind);
+        let matched = self.matched.as_ref();
+        let value = matched
+            .and_then(|matched| matched.values.get(index))
             .map_or(&b""[..], |span| self.head.slice(*span));
         if kind == Some(ParameterKind::Integer) {
             return Ok(integer(value).into_pyobject(py)?.into_any());
@@ -161,16 +212,18 @@ impl State {
 
     /// Whether it may serve another request: buffers that a large one has grown are not kept.
     pub(crate) fn is_reusable(&mut self) -> bool {
-        if self.cache.is_some() {
-            self.cache = None;
-        }
-        let content = self.content.as_ref();
-        self.head.capacity() <= KEPT_BYTES
-            && content.is_none_or(|content| content.capacity() <= KEPT_BYTES)
+        let is_small = match &mut self.rare {
+            None => true,
+            Some(rare) => {
+                rare.cache = None;
+                rare.content.capacity() <= KEPT_BYTES
+            }
+        };
+        is_small && self.head.capacity() <= KEPT_BYTES
     }
 
     /// The first step of its handler has ended, and other code has kept it. Returns its exchange.
-    pub(crate) fn call_ended(&mut self) -> Option<ExchangeId> {
+    pub(crate) fn call_ended(&mut self) -> ExchangeId {
         self.is_in_call = false;
         self.id
     }
@@ -244,7 +297,8 @@ impl Request {
         py: Python<'_>,
     ) -> PyResult<Option<(Arc<Exchanges>, ExchangeId)>> {
         let (exchange, is_in_call) = self.with(py, |state| {
-            (state.exchanges.clone().zip(state.id), state.is_in_call)
+            let exchanges = state.exchanges.clone();
+            (exchanges.zip(Some(state.id)), state.is_in_call)
         })?;
         Ok(exchange.filter(|(exchanges, id)| {
             let open = exchanges.lock();
@@ -292,7 +346,7 @@ impl Request {
     #[getter]
     fn scheme(&self, py: Python<'_>) -> PyResult<&'static str> {
         self.with(py, |state| {
-            if let Some((Some(scheme), _)) = state.forwarded.as_deref() {
+            if let Some((Some(scheme), _)) = state.forwarded() {
                 return scheme.name();
             }
             let exchanges = state.exchanges.as_ref();
@@ -304,7 +358,7 @@ impl Request {
     #[getter]
     fn root_path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         self.with(py, |state| {
-            let forwarded = state.forwarded.as_deref();
+            let forwarded = state.forwarded();
             PyString::new(py, forwarded.map_or("", |(_, prefix)| prefix))
         })
     }
@@ -328,7 +382,10 @@ impl Request {
     /// What is known of the connection's TLS session; None if it has none.
     #[getter]
     fn tls(&self, py: Python<'_>) -> PyResult<Option<Tls>> {
-        self.with(py, |state| state.tls.clone().map(Tls::new))
+        self.with(py, |state| {
+            let rare = state.rare.as_ref();
+            rare.and_then(|rare| rare.tls.clone()).map(Tls::new)
+        })
     }
 
     #[getter]
@@ -340,12 +397,7 @@ impl Request {
     fn path_params<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.with(py, |state| {
             let parameters = PyDict::new(py);
-            for (index, (name, _)) in state
-                .parameters
-                .iter()
-                .flat_map(|all| all.iter())
-                .enumerate()
-            {
+            for (index, (name, _)) in state.parameters().iter().enumerate() {
                 parameters.set_item(name, state.parameter(py, index)?)?;
             }
             Ok(parameters)
@@ -368,6 +420,7 @@ impl Request {
     fn cache<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.with(py, |state| {
             state
+                .rare()
                 .cache
                 .get_or_insert_with(|| PyDict::new(py).unbind())
                 .bind(py)
@@ -419,7 +472,7 @@ impl Request {
     fn receive<'py>(&self, py: Python<'py>, whole: bool) -> PyResult<Bound<'py, PyAny>> {
         let (part, source) = self.with(py, |state| {
             if state.comes_in_parts {
-                return (None, state.exchanges.clone().zip(state.id));
+                return (None, state.exchanges.clone().zip(Some(state.id)));
             }
             let is_fresh = !std::mem::replace(&mut state.is_exhausted, true);
             (
@@ -439,7 +492,10 @@ impl Request {
         let visited = crate::ffi::attached(|py| {
             self.state.with(py, |state| {
                 visit.call(&state.app)?;
-                visit.call(&state.cache)
+                match &state.rare {
+                    Some(rare) => visit.call(&rare.cache),
+                    None => Ok(()),
+                }
             })
         });
         visited.unwrap_or(Ok(()))
@@ -448,7 +504,10 @@ impl Request {
     fn __clear__(&self) {
         let taken = crate::ffi::attached(|py| {
             self.state
-                .with(py, |state| (state.app.take(), state.cache.take()))
+                .with(py, |state| {
+                    let rare = state.rare.as_mut();
+                    (state.app.take(), rare.and_then(|rare| rare.cache.take()))
+                })
         });
         drop(taken);
     }

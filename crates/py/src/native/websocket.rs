@@ -11,9 +11,9 @@ use pyo3::types::{PyList, PyString, PyType};
 use server::{CloseCode, Command, MessageKind, Offer, Opening};
 
 pub(crate) use self::sent::{Sendable, sendable};
-use super::request::Request;
+use super::request::{self, Request};
 use super::response::{Source, convert};
-use crate::ffi::{self, General, GilCell, Method, Next, WithArgument, WithoutArguments};
+use crate::ffi::{self, General, Method, Next, WithArgument, WithoutArguments};
 use crate::run::awaitable::LoopTurn;
 use crate::run::websocket::{Form, Phase, Receiving, Socket, is_of_handshake};
 
@@ -23,41 +23,31 @@ use crate::run::websocket::{Form, Phase, Receiving, Socket, is_of_handshake};
 pub(crate) struct WebSocket {
     /// Set once, by the server.
     socket: OnceLock<Arc<Socket>>,
-    state: GilCell<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// None if the client offers none.
-    subprotocols: Option<Box<Subprotocols>>,
-}
-
-#[derive(Default)]
-struct Subprotocols {
-    offered: Vec<Vec<u8>>,
-    accepted: Option<String>,
-}
-
-impl State {
-    fn offered(&self) -> &[Vec<u8>] {
-        let subprotocols = self.subprotocols.as_ref();
-        subprotocols.map_or(&[], |subprotocols| subprotocols.offered.as_slice())
-    }
 }
 
 impl WebSocket {
     /// Makes this the object of a WebSocket whose handshake is valid.
-    fn opens(&self, py: Python<'_>, socket: Arc<Socket>, offer: &Offer<'_>) -> PyResult<()> {
+    fn opens(
+        slf: &Bound<'_, WebSocket>,
+        socket: Arc<Socket>,
+        offer: &Offer<'_>,
+    ) -> PyResult<()> {
         let offered: Vec<Vec<u8>> = offer.subprotocols().map(<[u8]>::to_vec).collect();
-        if self.socket.set(socket).is_err() {
+        if slf.get().socket.set(socket).is_err() {
             return Err(ffi::in_use());
         }
         match offered.is_empty() {
             true => Ok(()),
-            false => self.state.reach(py, |state| {
-                state.subprotocols.get_or_insert_default().offered = offered;
-            }),
+            false => WebSocket::request(slf, |request| request.offers(offered)),
         }
+    }
+
+    /// Accesses the request of its handshake.
+    fn request<R>(
+        slf: &Bound<'_, WebSocket>,
+        reach: impl FnOnce(&mut request::State) -> R,
+    ) -> PyResult<R> {
+        slf.as_super().get().with(slf.py(), reach)
     }
 
     #[inline]
@@ -115,9 +105,11 @@ impl WebSocket {
 
     /// The subprotocols that the client offers, in its order.
     #[getter]
-    fn subprotocols<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let names = self.state.reach(py, |state| {
-            let names = state.offered().iter();
+    fn subprotocols<'py>(slf: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyList>> {
+        let py = slf.py();
+        let names = WebSocket::request(slf, |request| {
+            let subprotocols = request.subprotocols();
+            let names = subprotocols.iter().flat_map(|all| &all.offered);
             names.map(|name| ffi::latin1(py, name)).collect::<Vec<_>>()
         })?;
         PyList::new(py, names)
@@ -125,11 +117,8 @@ impl WebSocket {
 
     /// The subprotocol that was accepted.
     #[getter]
-    fn subprotocol(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.state.reach(py, |state| {
-            let subprotocols = state.subprotocols.as_ref();
-            subprotocols.and_then(|subprotocols| subprotocols.accepted.clone())
-        })
+    fn subprotocol(slf: &Bound<'_, WebSocket>) -> PyResult<Option<String>> {
+        WebSocket::request(slf, |request| request.subprotocols()?.accepted.clone())
     }
 
     /// The code with which it was closed; None while it is open.
@@ -153,14 +142,17 @@ impl WebSocket {
     /// Accepts the handshake; `fields` are encoded field lines.
     #[pyo3(name = "_accept")]
     fn accept<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, WebSocket>,
         subprotocol: Option<String>,
         fields: Vec<u8>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let socket = self.socket()?;
-        let is_offered = self.state.reach(py, |state| match &subprotocol {
-            Some(name) => state.offered().iter().any(|own| own == name.as_bytes()),
+        let py = slf.py();
+        let socket = slf.get().socket()?;
+        let is_offered = WebSocket::request(slf, |request| match &subprotocol {
+            Some(name) => request.subprotocols().is_some_and(|all| {
+                let mut offered = all.offered.iter();
+                offered.any(|own| own == name.as_bytes())
+            }),
             None => true,
         })?;
         if !is_offered {
@@ -182,8 +174,10 @@ impl WebSocket {
         };
         socket.accept(py, opening)?;
         if subprotocol.is_some() {
-            self.state.reach(py, |state| {
-                state.subprotocols.get_or_insert_default().accepted = subprotocol;
+            WebSocket::request(slf, |request| {
+                if let Some(own) = request.subprotocols() {
+                    own.accepted = subprotocol;
+                }
             })?;
         }
         // What is posted in a call is sent when it has ended.

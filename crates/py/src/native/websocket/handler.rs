@@ -66,7 +66,7 @@ impl Calls {
         own.get().with(py, |state| state.prepare(exchanges, app))?;
         own.get().fill(py, request, true).map_err(|error| *error)?;
         let socket = Socket::new(py, &runner.exchanges, request.id, false)?;
-        object.get().opens(py, Arc::clone(&socket), offer)?;
+        WebSocket::opens(&object, Arc::clone(&socket), offer)?;
         let handler = SocketHandler::new(py, table, &own, socket);
         runner.tasks.leave(py);
         let called = runner.exchanges.lend_unnamed(py, responder, || {
