@@ -98,7 +98,7 @@ impl Connection {
     pub(crate) fn new(
         transport: Arc<Transport>,
         id: ConnectionId,
-        peers: (Peer, Peer),
+        peers: (Peer, Arc<Peer>),
         (now_ms, expects_header): (u64, bool),
     ) -> Connection {
         let phase = Phase::first(now_ms, transport.is_handshaking(), expects_header);

@@ -1,5 +1,6 @@
 //! What all connections of a worker share while they are served, apart from the application.
 
+pub(crate) mod addresses;
 pub(crate) mod admission;
 pub(crate) mod bounds;
 pub(crate) mod budget;
@@ -34,6 +35,7 @@ use crate::responder::{Responder, Stamp};
 
 use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 
+use self::addresses::Addresses;
 use self::admission::{Admission, AdmissionConfig};
 use self::bounds::Bounds;
 use self::budget::{BUDGET, Budget};
@@ -110,6 +112,8 @@ pub(crate) struct Context {
     /// HTTP/2 without TLS is accepted from clients that start with its preface.
     pub(crate) accepts_prior_knowledge: bool,
     pub(crate) proxies: Proxies,
+    /// Local addresses.
+    pub(crate) addresses: Addresses,
     /// Handlers whose clients have left.
     pub(crate) orphans: Orphans,
     /// What gives requests their ids, if they have any.
@@ -167,6 +171,7 @@ impl Context {
             decoded_head: Vec::new(),
             accepts_prior_knowledge: false,
             proxies: Proxies::default(),
+            addresses: Addresses::default(),
             orphans: Orphans::default(),
             request_ids: None,
             forwarded: None,

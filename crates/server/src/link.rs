@@ -107,7 +107,7 @@ impl Link {
     pub(crate) fn new(
         transport: Arc<Transport>,
         id: ConnectionId,
-        (client, server): (Peer, Peer),
+        (client, server): (Peer, Arc<Peer>),
         now_ms: u64,
     ) -> Link {
         Link {

@@ -411,6 +411,7 @@ impl<A: App> Worker<A> {
         let transport = Arc::new(transport);
         let exits = &mut self.context.responder.batch.exits;
         exits.open(id, Arc::clone(&transport));
+        let server = self.context.addresses.shared(server);
         let expects_header = self.context.proxies.expects_header;
         let state = (now_ms, expects_header);
         entry.insert(Connection::new(transport, id, (client, server), state));

@@ -246,10 +246,10 @@ impl Scopes {
             .renewed(py, references, slot, section.lines())?;
         target.renew(&keys.headers, headers)?;
         let now = request.circumstances;
-        if self.last.server.as_ref() != Some(&now.server) {
+        if self.last.server != Some(*now.server) {
             let server = self.servers.address(py, 0, &now.server)?;
             target.set(&keys.server, server)?;
-            self.last.server = Some(now.server);
+            self.last.server = Some(*now.server);
         }
         let own = (self.scheme, self.root_path.as_str());
         if now.forwarded.is_some() || self.last.forwarded.is_some() {

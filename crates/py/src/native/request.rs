@@ -46,7 +46,7 @@ pub(crate) struct State {
     /// Its handler is in its first step, in which nothing is known about the client: afterwards its exchange is open or over.
     is_in_call: bool,
     client: Peer,
-    server: Peer,
+    server: Option<Arc<Peer>>,
     /// That of no exchange, until it is filled in.
     id: ExchangeId,
     exchanges: Option<Arc<Exchanges>>,
@@ -118,7 +118,10 @@ impl State {
         self.is_in_call = true;
         let now = request.circumstances;
         self.client = now.client;
-        self.server = now.server;
+        let own = self.server.as_ref();
+        if !own.is_some_and(|own| Arc::ptr_eq(own, &now.server)) {
+            self.set_server(now);
+        }
         if now.tls.is_some() | now.forwarded.is_some() | had_circumstances {
             self.set_circumstances(now);
         }
@@ -127,6 +130,13 @@ impl State {
             matched.parameters = None;
         }
         Ok(())
+    }
+
+    /// Stores the local address, which nearly all connections share. Counting references is not free.
+    #[cold]
+    #[inline(never)]
+    fn set_server(&mut self, now: &Circumstances) {
+        self.server = Some(Arc::clone(&now.server));
     }
 
     /// Stores the connection's TLS session, and what proxies have said. Counting references is not free, and a connection sends many requests.
@@ -376,7 +386,8 @@ impl Request {
 
     #[getter]
     fn server<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        address(py, self.with(py, |state| state.server)?)
+        let server = self.with(py, |state| state.server.as_deref().copied())?;
+        address(py, server.unwrap_or_default())
     }
 
     /// What is known of the connection's TLS session; None if it has none.

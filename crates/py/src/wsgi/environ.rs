@@ -316,7 +316,7 @@ impl Environs {
             Peer::Internet(address) => Some(address.ip()),
             Peer::Unix(_) | Peer::Local => None,
         };
-        let is_server = self.server.as_ref() == Some(&circumstances.server);
+        let is_server = self.server == Some(*circumstances.server);
         if client == self.client && is_server {
             return Ok(());
         }
@@ -330,7 +330,7 @@ impl Environs {
             self.client = client;
         }
         if !is_server {
-            let (name, port) = match circumstances.server {
+            let (name, port) = match *circumstances.server {
                 Peer::Internet(address) => (address.ip().to_string(), address.port().to_string()),
                 Peer::Unix(_) | Peer::Local => ("localhost".to_owned(), "80".to_owned()),
             };
@@ -338,7 +338,7 @@ impl Environs {
             self.sections = [const { None }; SECTIONS];
             template.set_item(pyo3::intern!(py, "SERVER_NAME"), name)?;
             template.set_item(pyo3::intern!(py, "SERVER_PORT"), port)?;
-            self.server = Some(circumstances.server);
+            self.server = Some(*circumstances.server);
         }
         Ok(())
     }

@@ -13,8 +13,8 @@ use super::forwarded::Forwarded;
 pub struct Circumstances {
     /// The client's address, according to the proxies that are trusted.
     pub client: Peer,
-    /// The local address of the connection.
-    pub server: Peer,
+    /// The local address of the connection, which others share.
+    pub server: Arc<Peer>,
     /// The connection's TLS session, if it has one.
     pub tls: Option<Arc<TlsDetails>>,
     /// What trusted proxies say of the request.
@@ -23,7 +23,7 @@ pub struct Circumstances {
 
 impl Circumstances {
     /// Those of a connection whose TLS session, if it will have one, has not begun.
-    pub(crate) fn between(client: Peer, server: Peer) -> Circumstances {
+    pub(crate) fn between(client: Peer, server: Arc<Peer>) -> Circumstances {
         Circumstances {
             client,
             server,

@@ -51,7 +51,7 @@ impl Connection {
                 self.link
                     .transport
                     .take_peeked(room.get_mut(..length).unwrap_or_default());
-                self.is_of(header);
+                self.is_of(context, header);
                 let (key, client) = (self.link.id.key, self.link.circumstances.client);
                 if !context.takes_known_client(key, &client) {
                     context.refuse_client(&client);
@@ -72,13 +72,14 @@ impl Connection {
     }
 
     /// The connection is that of another client than the peer.
-    fn is_of(&mut self, header: ProxyHeader) {
+    fn is_of(&mut self, context: &mut Context, header: ProxyHeader) {
         match header {
             ProxyHeader::Own => {}
             ProxyHeader::Unknown => self.link.is_of_unknown = true,
             ProxyHeader::Of(client, server) => {
                 self.link.circumstances.client = Peer::Internet(client);
-                self.link.circumstances.server = Peer::Internet(server);
+                let server = context.addresses.shared(Peer::Internet(server));
+                self.link.circumstances.server = server;
             }
             ProxyHeader::OfUnix => self.link.circumstances.client = Peer::Local,
         }
