@@ -20,6 +20,7 @@ mod closing;
 mod liveness;
 pub(crate) mod opening;
 mod outgoing;
+mod rare;
 pub(crate) mod upgraded;
 
 use net::memory::{NoMemory, append, is_there, reserve};
@@ -31,15 +32,15 @@ use wire::websocket::{
 
 use self::opening::Handshake;
 use self::outgoing::{MOVED_BYTES_MIN, Outgoing};
+use self::rare::Rare;
 use crate::app::App;
 use crate::app::websocket::Appetite;
 use crate::context::Context;
-use crate::context::clients::ClientPlace;
 use crate::context::metrics::OpenWebSocket;
-use crate::context::topics::Subscription;
 use crate::id::ExchangeId;
 use crate::link::Turn;
 use crate::mailbox::Command;
+use crate::responder::messages::MessageWriter;
 use crate::responder::messages::publication::{Publication, SharedFrame};
 use crate::responder::{Coding, new_deflater};
 
@@ -97,7 +98,8 @@ pub(crate) struct WebSocket {
     state: State,
     receiver: Receiver,
     appetite: Appetite,
-    coding: Coding,
+    /// What compresses its messages, if that was negotiated.
+    coding: Option<Box<Coding>>,
     outgoing: Outgoing,
     /// When something last arrived, or was last expected to, or when a ping was sent after that.
     since_ms: u64,
@@ -111,20 +113,8 @@ pub(crate) struct WebSocket {
     has_ping: bool,
     /// A message was written since the application was last notified that everything was sent.
     awaits_writable: bool,
-}
-
-/// What most WebSockets never need, created if necessary.
-#[derive(Default)]
-struct Rare {
-    /// Content of the last ping that no pong was sent for.
-    ping: Box<[u8]>,
-    subscriptions: Vec<Subscription>,
-    /// Counts it for its client, if the connection is a proxy's.
-    client: Option<Box<ClientPlace>>,
-    /// When our close frame was sent; None while it waits for the socket, whose pace limits that.
-    closing_ms: Option<u64>,
-    /// At least what the application has received and not taken, if that is enough for it.
-    untaken_bytes: usize,
+    /// The input of the connection that it owns may be used in the next turn.
+    waits_for_turn: bool,
 }
 
 /// A longer message, or as much more of one that is incomplete, ends the turn of its connection: to decompress 64 KiB takes some 100 us, but
@@ -182,6 +172,10 @@ impl WebSocket {
             handshake.agreement = None;
         }
         let (incoming, coding) = agreed.unwrap_or((Incoming::Plain, Coding::Plain));
+        let coding = match coding {
+            Coding::Plain => None,
+            coding => Some(Box::new(coding)),
+        };
         let client = handshake.client.take();
         WebSocket {
             id,
@@ -195,6 +189,7 @@ impl WebSocket {
             rare: client.map(|client| Box::new(Rare::of(client))),
             has_ping: false,
             awaits_writable: false,
+            waits_for_turn: false,
             _open: context.metrics.websocket_opened(),
         }
     }
@@ -317,10 +312,10 @@ impl WebSocket {
     fn run<A: App>(&mut self, turn: &mut Turn<'_, A>, can_send_now: bool) {
         let responder = &mut turn.context.responder;
         responder.messages_begin(can_send_now, turn.context.share.ends_ms());
-        std::mem::swap(&mut responder.messages.coding, &mut self.coding);
+        self.swap_coding(&mut responder.messages);
         let before = responder.out.len();
         turn.app.messages_end(self.id, responder);
-        std::mem::swap(&mut responder.messages.coding, &mut self.coding);
+        self.swap_coding(&mut responder.messages);
         self.awaits_writable |= responder.out.len() != before;
         if responder.is_turn_over() {
             turn.context.share.use_up();
@@ -395,10 +390,20 @@ impl WebSocket {
     fn post(&mut self, context: &mut Context, kind: Kind, content: &[u8]) -> Result<(), NoMemory> {
         self.awaits_writable = true;
         let messages = &mut context.responder.messages;
-        std::mem::swap(&mut messages.coding, &mut self.coding);
+        self.swap_coding(messages);
         let written = self.outgoing.write(|out| messages.push(out, kind, content));
-        std::mem::swap(&mut messages.coding, &mut self.coding);
+        self.swap_coding(messages);
         written
+    }
+
+    /// Lends what compresses its messages to what writes them, or takes it back. Without any, what a call that panicked has left there is
+    /// dropped.
+    #[inline]
+    fn swap_coding(&mut self, messages: &mut MessageWriter) {
+        match self.coding.as_deref_mut() {
+            Some(own) => std::mem::swap(&mut messages.coding, own),
+            None => messages.coding = Coding::Plain,
+        }
     }
 
     /// Whether neither side has closed it.
@@ -431,7 +436,8 @@ impl WebSocket {
         publication: &'a mut Publication,
     ) -> &'a SharedFrame {
         let messages = &mut context.responder.messages;
-        messages.share(&self.coding, publication)
+        let coding = self.coding.as_deref().unwrap_or(&Coding::Plain);
+        messages.share(coding, publication)
     }
 
     /// Sends a message that other subscribers of its topic receive too. `unsent_bytes` wait for the socket already.
@@ -540,24 +546,6 @@ impl WebSocket {
         }
     }
 
-    /// When our close frame was sent, if it was.
-    fn closing_ms(&self) -> Option<u64> {
-        self.rare.as_ref()?.closing_ms
-    }
-
-    /// No pong is to be sent any more. Returns the content of the ping.
-    fn forget_ping(&mut self) -> Box<[u8]> {
-        self.has_ping = false;
-        let Some(rare) = &mut self.rare else {
-            return Box::default();
-        };
-        let content = std::mem::take(&mut rare.ping);
-        if rare.is_over() {
-            self.rare = None;
-        }
-        content
-    }
-
     /// Why it has ended, if it has.
     pub(crate) fn ending(&self) -> Option<Ending> {
         match self.state {
@@ -575,28 +563,8 @@ impl WebSocket {
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         let rare = self.rare.as_ref().map_or(0, |rare| rare.held_bytes());
-        self.receiver.held_bytes() + self.outgoing.held_bytes() + self.coding.held_bytes() + rare
-    }
-}
-
-impl Rare {
-    fn of(client: Box<ClientPlace>) -> Rare {
-        Rare {
-            client: Some(client),
-            ..Rare::default()
-        }
-    }
-
-    /// Whether nothing of it is needed any more.
-    fn is_over(&self) -> bool {
-        self.subscriptions.capacity() == 0
-            && self.client.is_none()
-            && self.closing_ms.is_none()
-            && self.untaken_bytes == 0
-    }
-
-    fn held_bytes(&self) -> usize {
-        let subscriptions = self.subscriptions.capacity() * size_of::<Subscription>();
-        size_of::<Rare>() + self.untaken_bytes + subscriptions + self.ping.len()
+        let coding = self.coding.as_ref();
+        let coding = coding.map_or(0, |coding| size_of::<Coding>() + coding.held_bytes());
+        self.receiver.held_bytes() + self.outgoing.held_bytes() + coding + rare
     }
 }

@@ -119,7 +119,7 @@ impl H1 {
         let closing = Reading::Closing(super::Ending::Read);
         match std::mem::replace(&mut self.reading, closing) {
             Reading::Upgraded(websocket) => {
-                Some(Upgraded::new(websocket, std::mem::take(&mut self.input)))
+                Some(Upgraded::new(*websocket, std::mem::take(&mut self.input)))
             }
             reading => {
                 self.reading = reading;

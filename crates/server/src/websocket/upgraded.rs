@@ -13,22 +13,23 @@ use crate::id::ExchangeId;
 use crate::link::{Broken, Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
 
-/// A WebSocket over a link.
+/// A WebSocket over a link: a part of the record of its connection, and no larger than that of HTTP/1.1 with its queue.
 pub(crate) struct Upgraded {
-    pub(crate) websocket: Box<WebSocket>,
-    /// Input that could not be used yet.
-    input: Vec<u8>,
-    /// The input may be used in the next turn.
-    waits_for_turn: bool,
+    pub(crate) websocket: WebSocket,
+    /// Input that could not be used yet; None if there is none.
+    #[allow(
+        clippy::box_collection,
+        reason = "most WebSockets have none, and hold 8 bytes instead of 24"
+    )]
+    input: Option<Box<Vec<u8>>>,
 }
 
 impl Upgraded {
     /// `input` arrived with the handshake.
-    pub(crate) fn new(websocket: Box<WebSocket>, input: Vec<u8>) -> Upgraded {
+    pub(crate) fn new(websocket: WebSocket, input: Vec<u8>) -> Upgraded {
         Upgraded {
             websocket,
-            input,
-            waits_for_turn: false,
+            input: (!input.is_empty()).then(|| Box::new(input)),
         }
     }
 
@@ -53,15 +54,25 @@ impl Upgraded {
 
     #[inline]
     fn feed<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &mut [u8]) {
-        let used = match self.input.is_empty() {
-            true => self.serve(turn, data),
-            false => 0,
+        let used = match self.input {
+            None => self.serve(turn, data),
+            Some(_) => 0,
         };
         let rest = data.get(used..).unwrap_or_default();
-        if append(&mut self.input, rest).is_err() {
+        if !rest.is_empty() {
+            self.keep(turn, rest);
+        }
+    }
+
+    /// Keeps input for later.
+    #[cold]
+    fn keep<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
+        let mut input = self.input.take().unwrap_or_default();
+        if append(&mut input, rest).is_err() {
             turn.context.note_shortage(rest.len());
             self.websocket.break_off(turn.context);
         }
+        self.input = (!input.is_empty()).then_some(input);
     }
 
     /// Serves `data` from its start as far as possible. Returns the number of bytes used.
@@ -76,7 +87,7 @@ impl Upgraded {
         }
         let is_first = !self.websocket.has_unsent() && !turn.link.is_full();
         let (used, pause) = self.websocket.receive(turn, data, is_first);
-        self.waits_for_turn = pause == Pause::Turn && used < data.len();
+        self.websocket.waits_for_turn = pause == Pause::Turn && used < data.len();
         if !is_first {
             self.websocket.absorb(turn.context);
         }
@@ -85,7 +96,7 @@ impl Upgraded {
 
     /// Continues with what waited for this turn.
     pub(crate) fn proceed<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
-        self.waits_for_turn = false;
+        self.websocket.waits_for_turn = false;
         self.settle(turn)
     }
 
@@ -116,7 +127,7 @@ impl Upgraded {
             // It precedes what waits. What runs next detects a broken connection.
             let _ = turn.link.flush(turn.context, false);
         }
-        if !self.input.is_empty() && self.takes_more(turn.link, turn.context) {
+        if self.input.is_some() && self.takes_more(turn.link, turn.context) {
             self.resume(turn);
         }
         let context = &mut *turn.context;
@@ -124,7 +135,7 @@ impl Upgraded {
             // What was written earlier is sent first, at the latest at the end of the pass.
             return Fate::Open;
         }
-        let is_plain = !self.websocket.has_unsent() && self.input.is_empty();
+        let is_plain = !self.websocket.has_unsent() && self.input.is_none();
         if is_plain && !turn.link.is_full() && self.websocket.ending().is_none() {
             let now_ms = context.clock.now_ms();
             let responder = &mut context.responder;
@@ -141,11 +152,13 @@ impl Upgraded {
 
     #[cold]
     fn resume<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        let mut input = std::mem::take(&mut self.input);
+        let Some(mut input) = self.input.take() else {
+            return;
+        };
         let used = self.serve(turn, &mut input);
         if used < input.len() {
             input.drain(..used);
-            self.input = input;
+            self.input = Some(input);
         }
     }
 
@@ -179,17 +192,17 @@ impl Upgraded {
             Some(Ending::Broken) => return self.abandon(turn),
             Some(_) if turn.link.is_full() || self.websocket.has_unsent() => self.drop_input(),
             Some(ending) => {
-                let has_unread = ending == Ending::Unread || !self.input.is_empty();
+                let has_unread = ending == Ending::Unread || self.input.is_some();
                 return Fate::End { has_unread };
             }
-            None if self.waits_for_turn => return Fate::Again,
+            None if self.websocket.waits_for_turn => return Fate::Again,
             None => {}
         }
         Fate::Open
     }
 
     fn drop_input(&mut self) {
-        self.input = Vec::new();
+        self.input = None;
     }
 
     /// Sends what has been written, and requests another turn.
@@ -214,13 +227,13 @@ impl Upgraded {
 
     /// Whether it has read more than it could use, so that the application may be called in its turn.
     pub(crate) fn has_unused_input(&self) -> bool {
-        !self.input.is_empty() && self.websocket.takes_input()
+        self.input.is_some() && self.websocket.takes_input()
     }
 
     /// Whether the next input is served as soon as it is read.
     #[inline]
     pub(crate) fn waits_for_message(&self, link: &Link) -> bool {
-        self.input.is_empty()
+        self.input.is_none()
             && self.websocket.takes_input()
             && !link.is_full()
             && !self.websocket.has_unsent()
@@ -229,14 +242,14 @@ impl Upgraded {
     /// Whether the socket is to be read from.
     #[inline]
     pub(crate) fn takes_input(&self, link: &Link, context: &Context) -> bool {
-        self.input.is_empty() && self.takes_more(link, context)
+        self.input.is_none() && self.takes_more(link, context)
     }
 
     /// Whether it can use input now: a peer that does not read what it is sent has to stop sending eventually.
     #[inline]
     fn takes_more(&self, link: &Link, context: &Context) -> bool {
         self.websocket.takes_input()
-            && !self.waits_for_turn
+            && !self.websocket.waits_for_turn
             && (!link.is_full()
                 || self.unsent_bytes(link) as u64 <= context.limits.send_buffer_bytes_max)
             && (!context.budget.is_pressed() || link.is_half_closed() || self.is_admitted(context))
@@ -328,6 +341,8 @@ impl Upgraded {
     /// Memory held, in bytes.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
-        self.input.capacity() + size_of::<WebSocket>() + self.websocket.held_bytes()
+        let input = self.input.as_ref();
+        let input = input.map_or(0, |input| size_of::<Vec<u8>>() + input.capacity());
+        input + self.websocket.held_bytes()
     }
 }

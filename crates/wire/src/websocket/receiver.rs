@@ -15,6 +15,7 @@ use super::close::{Close, parse_close};
 use super::deflate::{Inflater, Inflaters};
 use super::failure::Failure;
 use super::frame::{CONTROL_BYTES_MAX, FrameHead, HEAD_BYTES_MAX, Opcode, Role, parse_head};
+use super::incoming::{Agreed, Incoming, Inflating};
 use super::mask::apply_mask;
 use super::memory::{Reserve, grow};
 use super::utf8::{self, Utf8};
@@ -81,59 +82,15 @@ pub enum Event<'a> {
     Close(Close),
 }
 
-/// How compressed messages are decompressed, as negotiated.
-#[derive(Debug)]
-pub enum Incoming {
-    /// Compression was not negotiated.
-    Plain,
-    /// Each message for itself: an inflater is lent while a message is incomplete.
-    WithoutContext(Option<Box<Inflater>>),
-    /// A message may refer to earlier ones.
-    WithContext(Box<Inflater>),
-}
-
-impl Incoming {
-    /// What decompresses the current message.
-    fn inflater(
-        &mut self,
-        inflaters: &mut Inflaters,
-        reserve: Reserve,
-    ) -> Result<&mut Inflater, Failure> {
-        match self {
-            Incoming::Plain => Err(Failure::ReservedBit),
-            Incoming::WithoutContext(Some(lent)) => Ok(lent),
-            Incoming::WithoutContext(place) => Ok(place.insert(inflaters.lend(reserve)?)),
-            Incoming::WithContext(inflater) => Ok(inflater),
-        }
-    }
-
-    /// Memory held, in bytes.
-    fn held_bytes(&self) -> usize {
-        match self {
-            Incoming::Plain | Incoming::WithoutContext(None) => 0,
-            Incoming::WithoutContext(Some(_)) | Incoming::WithContext(_) => {
-                Inflater::BYTES + size_of::<Inflater>()
-            }
-        }
-    }
-
-    /// The message has ended.
-    fn release(&mut self, inflaters: &mut Inflaters) {
-        if let Incoming::WithoutContext(lent) = self
-            && let Some(inflater) = lent.take()
-        {
-            inflaters.take_back(inflater);
-        }
-    }
-}
-
-/// The receiving side of one connection.
+/// The receiving side of one connection. An idle one is small: there are many of them.
 #[derive(Debug)]
 pub struct Receiver {
     us: Role,
+    agreed: Agreed,
     frame: Frame,
     message: Option<Box<Message>>,
-    incoming: Incoming,
+    /// That of the connection, or one that is lent.
+    inflater: Option<Box<Inflater>>,
 }
 
 /// Where in a frame the next octet is.
@@ -141,8 +98,12 @@ pub struct Receiver {
 enum Frame {
     /// In its header, of which some octets may have arrived.
     Head(StartedHead),
-    /// In the content of a data frame.
-    Data { left: Left, is_last: bool },
+    /// In the content of a data frame: the parts of its [`Left`], which would take 8 bytes more.
+    Data {
+        octets: u64,
+        key: Option<[u8; 4]>,
+        is_last: bool,
+    },
     /// In the content of a control frame.
     Control(Box<StartedControl>),
     /// After the last frame.
@@ -248,11 +209,17 @@ type Step<'a> = (&'a mut [u8], Option<Event<'a>>);
 impl Receiver {
     /// What `us` receives from its peer.
     pub fn new(us: Role, incoming: Incoming) -> Receiver {
+        let (agreed, inflater) = match incoming {
+            Incoming::Plain => (Agreed::Plain, None),
+            Incoming::WithoutContext(lent) => (Agreed::WithoutContext, lent),
+            Incoming::WithContext(inflater) => (Agreed::WithContext, Some(inflater)),
+        };
         Receiver {
             us,
+            agreed,
             frame: Frame::NEXT,
             message: None,
-            incoming,
+            inflater,
         }
     }
 
@@ -306,7 +273,9 @@ impl Receiver {
             _ => 0,
         };
         let record = self.message.as_ref().map_or(0, |_| size_of::<Message>());
-        control + record + self.message_bytes() + self.incoming.held_bytes()
+        let inflater = self.inflater.as_ref();
+        let inflater = inflater.map_or(0, |_| Inflater::BYTES + size_of::<Inflater>());
+        control + record + self.message_bytes() + inflater
     }
 
     /// Nothing that follows matters.
@@ -314,7 +283,8 @@ impl Receiver {
     fn end(&mut self) {
         self.frame = Frame::Ended;
         self.message = None;
-        self.incoming = Incoming::Plain;
+        self.agreed = Agreed::Plain;
+        self.inflater = None;
     }
 
     /// Takes one frame, or what has arrived of it.
@@ -406,16 +376,17 @@ impl Receiver {
             message.announce(head.length, limits)?;
         }
         self.frame = Frame::Data {
-            left,
+            octets: left.octets,
+            key: left.key,
             is_last: head.is_last,
         };
         Ok(())
     }
 
     fn start(&self, opcode: Opcode, head: &FrameHead) -> Result<Message, Failure> {
-        let coding = match (head.is_compressed, &self.incoming) {
+        let coding = match (head.is_compressed, self.agreed) {
             (false, _) => Coding::Identity,
-            (true, Incoming::Plain) => return Err(Failure::ReservedBit),
+            (true, Agreed::Plain) => return Err(Failure::ReservedBit),
             (true, _) => Coding::Deflate { octets: 0 },
         };
         let kind = match opcode {
@@ -439,15 +410,29 @@ impl Receiver {
         inflaters: &mut Inflaters,
     ) -> Result<Step<'a>, Failure> {
         match &mut self.frame {
-            Frame::Data { left, is_last } => {
+            Frame::Data {
+                octets,
+                key,
+                is_last,
+            } => {
+                let mut left = Left {
+                    octets: *octets,
+                    key: *key,
+                };
                 let (part, after) = left.take(input);
+                (*octets, *key) = (left.octets, left.key);
                 let frame_ends = left.octets == 0;
                 let message_ends = frame_ends && *is_last;
                 if frame_ends {
                     self.frame = Frame::NEXT;
                 }
                 if let Some(message) = &mut self.message {
-                    message.push(part, &mut self.incoming, limits, inflaters)?;
+                    let inflating = Inflating {
+                        agreed: self.agreed,
+                        own: &mut self.inflater,
+                        shared: &mut *inflaters,
+                    };
+                    message.push(part, inflating, limits)?;
                 }
                 match message_ends {
                     true => Ok((after, self.end_message(limits, inflaters)?)),
@@ -488,8 +473,13 @@ impl Receiver {
         let Some(mut message) = self.message.take() else {
             return Ok(None);
         };
-        message.end(&mut self.incoming, limits, inflaters)?;
-        self.incoming.release(inflaters);
+        let mut inflating = Inflating {
+            agreed: self.agreed,
+            own: &mut self.inflater,
+            shared: inflaters,
+        };
+        message.end(&mut inflating, limits)?;
+        inflating.release();
         let content = Content::Assembled(message.content);
         Ok(Some(Event::Message(message.kind, content)))
     }
@@ -520,9 +510,8 @@ impl Message {
     fn push(
         &mut self,
         part: &[u8],
-        incoming: &mut Incoming,
+        mut inflating: Inflating<'_>,
         limits: &MessageLimits,
-        inflaters: &mut Inflaters,
     ) -> Result<(), Failure> {
         let checked = self.content.len();
         match self.coding {
@@ -533,7 +522,7 @@ impl Message {
                 self.content.extend_from_slice(part);
             }
             Coding::Deflate { .. } => {
-                let inflater = incoming.inflater(inflaters, limits.reserve)?;
+                let inflater = inflating.inflater(limits.reserve)?;
                 let bytes_max = limits.message_bytes_max;
                 inflater.inflate(part, &mut self.content, bytes_max, limits.reserve)?;
             }
@@ -544,13 +533,12 @@ impl Message {
     /// The last frame is complete.
     fn end(
         &mut self,
-        incoming: &mut Incoming,
+        inflating: &mut Inflating<'_>,
         limits: &MessageLimits,
-        inflaters: &mut Inflaters,
     ) -> Result<(), Failure> {
         if let Coding::Deflate { .. } = self.coding {
             let checked = self.content.len();
-            let inflater = incoming.inflater(inflaters, limits.reserve)?;
+            let inflater = inflating.inflater(limits.reserve)?;
             let bytes_max = limits.message_bytes_max;
             inflater.end(&mut self.content, bytes_max, limits.reserve)?;
             self.check_from(checked)?;
