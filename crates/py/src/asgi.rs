@@ -29,6 +29,7 @@ use self::scope::Scopes;
 use self::sending::Sending;
 use self::websocket::SocketScopes;
 use crate::ffi::{self, Sent};
+use crate::run::context::Contexts;
 use crate::run::coroutine::{After, Completion, ends_task};
 use crate::run::exchanges::Exchanges;
 use crate::run::failure::{fail, refuse_for_memory};
@@ -129,7 +130,10 @@ impl Asgi {
             return self.begin_task(py, &arguments, scope, responder);
         }
         let Runner {
-            exchanges, tasks, ..
+            exchanges,
+            tasks,
+            contexts,
+            ..
         } = &mut self.runner;
         let callables = [&self.app, &self.as_coroutine];
         let called_with = [
@@ -138,7 +142,7 @@ impl Asgi {
             arguments.send.bind(py),
         ];
         let result = exchanges.lend(py, request.id, responder, || {
-            first_step(py, callables, tasks, called_with)
+            first_step(py, callables, (tasks, contexts), called_with)
         });
         self.scopes.give_back(scope);
         let call = arguments.call.get();
@@ -268,7 +272,7 @@ impl Asgi {
 fn first_step<'py>(
     py: Python<'py>,
     [app, as_coroutine]: [&Py<PyAny>; 2],
-    tasks: &mut Tasks,
+    (tasks, contexts): (&mut Tasks, &mut Contexts),
     arguments: [&Bound<'py, PyAny>; 3],
 ) -> Step<'py> {
     let called = match ffi::call_handler(py, app, arguments) {
@@ -279,18 +283,18 @@ fn first_step<'py>(
         Ok(coroutine) => coroutine,
         Err(error) => {
             // A plain function that was called in the task may have left a trace on it.
-            tasks.ended(py);
+            tasks.ended(py, contexts);
             return Step::Ended(Err(error));
         }
     };
     match tasks.step(py, &coroutine) {
         Sent::Yielded(future) => Step::Suspended(coroutine, future),
         Sent::Returned(_) => {
-            tasks.ended(py);
+            tasks.ended(py, contexts);
             Step::Ended(Ok(()))
         }
         Sent::Raised(error) => {
-            tasks.ended(py);
+            tasks.ended(py, contexts);
             Step::Ended(Err(*error))
         }
     }

@@ -73,7 +73,10 @@ impl Asgi {
             return self.begin_socket_task(py, &methods, scope.as_any(), running, responder);
         }
         let Runner {
-            exchanges, tasks, ..
+            exchanges,
+            tasks,
+            contexts,
+            ..
         } = &mut self.runner;
         let callables = [&self.app, &self.as_coroutine];
         let arguments = [
@@ -82,7 +85,7 @@ impl Asgi {
             methods.send.bind(py),
         ];
         let result = exchanges.lend_unnamed(py, responder, || {
-            first_step(py, callables, tasks, arguments)
+            first_step(py, callables, (tasks, contexts), arguments)
         });
         match result {
             Step::Suspended(coroutine, future) => {

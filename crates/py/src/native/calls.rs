@@ -231,7 +231,7 @@ impl Calls {
             result => result,
         };
         // A plain function that was called in the task, such as a wrapper of a coroutine function, may have left a trace on it.
-        self.runner.tasks.ended(py);
+        self.runner.ended(py);
         match result {
             Ok(value) => match self.respond(py, subject, &value, responder) {
                 Ok(outcome) => outcome,
@@ -267,7 +267,7 @@ impl Calls {
             Sent::Raised(error) => Err(error),
         };
         drop(coroutine);
-        self.runner.tasks.ended(py);
+        self.runner.ended(py);
         let (id, may_be_open) = (subject.id, subject.may_be_open);
         match result {
             // Most handlers return a str, so it is tried first.

@@ -5,6 +5,7 @@ use pyo3::types::{PyBool, PyDict, PyNone, PyType};
 
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, Reader};
+use crate::run::context::Contexts;
 use crate::run::coroutine::{RequestCoroutine, Suspended};
 
 /// An event loop.
@@ -235,11 +236,37 @@ impl Lending {
 }
 
 impl Idle {
-    /// A new task that is lent.
-    pub(crate) fn new(py: Python<'_>, asyncio: &Asyncio, lending: &Lending) -> PyResult<Idle> {
+    /// A new task that is lent. It has the lent context, unless a foreign loop may run its first step at any time: that enters the context.
+    pub(crate) fn new(
+        py: Python<'_>,
+        asyncio: &Asyncio,
+        lending: &Lending,
+        contexts: &mut Contexts,
+    ) -> PyResult<Idle> {
+        let context = match asyncio.ready {
+            Some(_) => contexts.for_task(py),
+            None => None,
+        };
+        let has_context = context.is_some();
+        let idle = Idle::with_context(py, asyncio, lending, context)?;
+        if has_context {
+            contexts.task_has_it(py);
+        }
+        Ok(idle)
+    }
+
+    fn with_context(
+        py: Python<'_>,
+        asyncio: &Asyncio,
+        lending: &Lending,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Idle> {
         let request_coroutine = Py::new(py, RequestCoroutine::default())?;
         let keywords = PyDict::new(py);
         keywords.set_item("loop", &asyncio.event_loop)?;
+        if let Some(context) = context {
+            keywords.set_item("context", context)?;
+        }
         let task = lending
             .task_type
             .bind(py)

@@ -3,6 +3,9 @@
 //! Creating, entering and freeing one takes a tenth of a request's time. So one *lent* context stays the current one for many calls in a
 //! row, as the idle task does (`task.rs`). If a call sets no variable, the context still holds the same mapping of variables, which is
 //! immutable. A call that sets a variable or suspends keeps the context.
+//!
+//! A new idle task is created with the lent context, so that a handler that suspends has one context, and not one for itself and one for its
+//! task.
 
 use pyo3::prelude::*;
 
@@ -10,11 +13,33 @@ use crate::ffi;
 use crate::ffi::reuse::OurReferences;
 
 /// Lends contexts that hold the server's own variables and nothing of any other request.
-#[derive(Default)]
 pub(crate) struct Contexts {
     pristine: Option<Pristine>,
     lent: Option<Py<PyAny>>,
     is_current: bool,
+    /// The idle task was created with the lent context.
+    is_of_task: bool,
+    /// The references to the lent context while it is current and no other code has it.
+    references: OurReferences,
+}
+
+impl Default for Contexts {
+    fn default() -> Contexts {
+        Contexts {
+            pristine: None,
+            lent: None,
+            is_current: false,
+            is_of_task: false,
+            references: OF_CONTEXT,
+        }
+    }
+}
+
+/// A context that a call continues in.
+pub(crate) struct Taken {
+    pub(crate) context: Py<PyAny>,
+    /// The idle task was created with it.
+    pub(crate) is_of_task: bool,
 }
 
 /// What every call starts with.
@@ -26,6 +51,9 @@ struct Pristine {
 
 /// The references to a current context: ours and the thread's.
 const OF_CONTEXT: OurReferences = OurReferences::of(2);
+/// What no context has: it is dropped at the end of its call.
+const OF_NONE: OurReferences = OurReferences::of(0);
+
 impl Pristine {
     fn new(py: Python<'_>) -> PyResult<Pristine> {
         let context = ffi::copy_current_context(py)?;
@@ -54,7 +82,9 @@ impl Contexts {
             .lent
             .as_ref()
             .zip(self.pristine.as_ref())
-            .is_some_and(|(lent, pristine)| is_unchanged(lent.bind(py), pristine));
+            .is_some_and(|(lent, pristine)| {
+                is_unchanged(lent.bind(py), pristine, self.references)
+            });
         if !is_unchanged {
             self.discard(py);
         }
@@ -64,14 +94,62 @@ impl Contexts {
     pub(crate) fn discard(&mut self, py: Python<'_>) {
         self.leave(py);
         self.lent = None;
+        self.is_of_task = false;
+        self.references = OF_CONTEXT;
     }
 
-    /// Takes the current context away, for the call that continues in it.
+    /// The idle task is not lent again: nor is its context, which the loop enters once more.
+    pub(crate) fn task_retires(&mut self) {
+        if self.is_of_task {
+            self.references = OF_NONE;
+        }
+    }
+
+    /// Takes the current context away, for the call that continues in it without the idle task.
     pub(crate) fn take(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let Taken {
+            context,
+            is_of_task,
+        } = self.take_with_task(py)?;
+        match is_of_task {
+            true => Ok(ffi::copy_context(context.bind(py))?.unbind()),
+            false => Ok(context),
+        }
+    }
+
+    /// Takes the current context away, for the call that continues in it with the idle task.
+    pub(crate) fn take_with_task(&mut self, py: Python<'_>) -> PyResult<Taken> {
         self.leave(py);
-        match self.lent.take() {
-            Some(context) => Ok(context),
-            None => Ok(ffi::copy_current_context(py)?.unbind()),
+        let lent = self.lent.take();
+        let is_of_task = self.is_of_task && lent.is_some();
+        self.discard(py);
+        let context = match lent {
+            Some(context) => context,
+            None => ffi::copy_current_context(py)?.unbind(),
+        };
+        Ok(Taken {
+            context,
+            is_of_task,
+        })
+    }
+
+    /// The context for a new idle task: the lent one. None if an earlier task has that, which is dropped at the end of the call then.
+    #[cold]
+    pub(crate) fn for_task(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
+        if std::mem::take(&mut self.is_of_task) {
+            self.references = OF_NONE;
+            return None;
+        }
+        let lent = self.lent.as_ref().filter(|_| self.is_current);
+        lent.map(|lent| lent.clone_ref(py))
+    }
+
+    /// An idle task has been created with the lent context, which is current.
+    #[cold]
+    pub(crate) fn task_has_it(&mut self, py: Python<'_>) {
+        if let Some(lent) = &self.lent {
+            self.is_of_task = true;
+            self.references = OurReferences::now(lent.bind(py));
         }
     }
 
@@ -99,7 +177,11 @@ impl Contexts {
         };
         let lent = match self.lent.take() {
             Some(lent) => Ok(lent.into_bound(py)),
-            None => ffi::copy_context(pristine.context.bind(py)),
+            None => {
+                self.is_of_task = false;
+                self.references = OF_CONTEXT;
+                ffi::copy_context(pristine.context.bind(py))
+            }
         };
         self.pristine = Some(pristine);
         let lent = lent?;
@@ -134,9 +216,13 @@ pub(crate) fn run_in<T>(
 }
 
 #[inline]
-fn is_unchanged(lent: &Bound<'_, PyAny>, pristine: &Pristine) -> bool {
+fn is_unchanged(
+    lent: &Bound<'_, PyAny>,
+    pristine: &Pristine,
+    references: OurReferences,
+) -> bool {
     pristine.variables == Some(ffi::context_variables(lent))
-        && OF_CONTEXT.are_all(lent.py(), lent.as_unbound())
+        && references.are_all(lent.py(), lent.as_unbound())
 }
 
 /// Tests whether this interpreter lets us distinguish a changed context from an unchanged one.

@@ -15,8 +15,10 @@ use crate::run::yielded::Yielded;
 /// A coroutine that continues in a task. With what it is for, it is one block of memory.
 pub(crate) struct Suspended<C: ?Sized = dyn Completion> {
     pub(crate) coroutine: Py<PyAny>,
-    /// The context that it started in; None if that is the task's own.
+    /// The context that it started in; None if only the task has it.
     pub(crate) context: Option<Py<PyAny>>,
+    /// That is the task's own, so it is the current one when the task runs.
+    pub(crate) is_in_task: bool,
     /// What the coroutine did in a step that was not its task's, until the task has taken it.
     pub(crate) ahead: Option<Ahead>,
     /// Dropped when the coroutine has ended.
@@ -164,10 +166,10 @@ impl RequestCoroutine {
         let Some(mut work) = self.leave(py) else {
             return false;
         };
-        // Without a context of its own, it needs that of the task.
+        // Without a known context, it needs that of the task.
         if work.ahead.is_none() && work.context.is_some() {
             let coroutine = work.coroutine.bind(py).clone();
-            let step = || work.step(py, None);
+            let step = || work.step(py, work.context.as_ref(), None);
             let ahead = match self.shows(&coroutine, step).unwrap_or_else(Sent::raised) {
                 Sent::Yielded(value) if value.is(awaited) => {
                     self.put_back(py, work);
@@ -210,7 +212,7 @@ impl RequestCoroutine {
             let step = || match ended.take() {
                 Some(Ok(value)) => Ok(Sent::Returned(value.into_bound(py))),
                 Some(Err(error)) => Ok(Sent::Raised(error)),
-                None => work.step(py, thrown.take()),
+                None => work.step(py, work.context_beside_task(), thrown.take()),
             };
             // Whatever fails, the work is not dropped without a response.
             let after = match self.shows(&coroutine, step).unwrap_or_else(Sent::raised) {
@@ -218,14 +220,8 @@ impl RequestCoroutine {
                     self.put_back(py, work);
                     return Sent::Yielded(value);
                 }
-                Sent::Returned(value) => {
-                    let context = work.context.as_ref();
-                    work.completion.returned(py, context, &value)
-                }
-                Sent::Raised(error) => {
-                    let context = work.context.as_ref();
-                    work.completion.raised(py, context, *error)
-                }
+                Sent::Returned(value) => work.returned(py, &value),
+                Sent::Raised(error) => work.raised(py, *error),
             };
             if let Ok(After::Coroutine(next)) = after {
                 work.coroutine = next;
@@ -289,10 +285,32 @@ awaitable! {
 }
 
 impl Suspended {
-    /// Runs the coroutine up to its next suspension, in its own context.
-    fn step<'py>(&self, py: Python<'py>, thrown: Option<PyErr>) -> PyResult<Sent<'py>> {
+    /// The context to enter when its task runs, whose own is the current one.
+    fn context_beside_task(&self) -> Option<&Py<PyAny>> {
+        self.context.as_ref().filter(|_| !self.is_in_task)
+    }
+
+    /// The coroutine has returned, in its task.
+    fn returned(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<After> {
+        let context = self.context.as_ref().filter(|_| !self.is_in_task);
+        self.completion.returned(py, context, value)
+    }
+
+    /// The coroutine has raised, in its task.
+    fn raised(&mut self, py: Python<'_>, error: PyErr) -> PyResult<After> {
+        let context = self.context.as_ref().filter(|_| !self.is_in_task);
+        self.completion.raised(py, context, error)
+    }
+
+    /// Runs the coroutine up to its next suspension, in a context, or in the current one.
+    fn step<'py>(
+        &self,
+        py: Python<'py>,
+        context: Option<&Py<PyAny>>,
+        thrown: Option<PyErr>,
+    ) -> PyResult<Sent<'py>> {
         let coroutine = self.coroutine.bind(py);
-        let sent = run_in_its(py, self.context.as_ref(), || {
+        let sent = run_in_its(py, context, || {
             let Some(error) = thrown else {
                 return Ok(ffi::send(py, coroutine));
             };

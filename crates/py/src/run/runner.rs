@@ -77,7 +77,14 @@ impl Runner {
             self.tasks_asked = asked;
             self.tasks.leave(py);
         }
-        self.tasks.enter(py, || self.exchanges.is_reentered())
+        let is_reentered = || self.exchanges.is_reentered();
+        self.tasks.enter(py, &mut self.contexts, is_reentered)
+    }
+
+    /// What ran in the lent task has ended in its first step.
+    #[inline]
+    pub(crate) fn ended(&mut self, py: Python<'_>) {
+        self.tasks.ended(py, &mut self.contexts);
     }
 
     /// Starts an ordinary task, whose context is a copy of the current one. None if it has ended already.
@@ -91,6 +98,7 @@ impl Runner {
         let work = Box::new(Suspended {
             coroutine: coroutine.unbind(),
             context: None,
+            is_in_task: true,
             ahead: None,
             running,
             completion,
@@ -112,15 +120,17 @@ impl Runner {
         completion: impl Completion + 'static,
     ) -> PyResult<Option<Py<PyAny>>> {
         let running = Running::new(&self.exchanges, completion.is_of_request())?;
+        let taken = self.contexts.take_with_task(py)?;
         let work = Box::new(Suspended {
             coroutine: coroutine.unbind(),
-            context: Some(self.contexts.take(py)?),
+            context: Some(taken.context),
+            is_in_task: false,
             ahead: Some(Ahead::Yielded(Yielded::of(future))),
             running,
             completion,
         });
         let number = work.running.number();
-        let task = self.tasks.suspended(py, work)?;
+        let task = self.tasks.suspended(py, work, taken.is_of_task)?;
         if let Some(task) = &task {
             Running::has_task(&self.exchanges, number, task.clone_ref(py));
         }

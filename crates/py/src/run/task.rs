@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 use crate::ffi::{self, Sent};
 use crate::run::asyncio::{Asyncio, Idle, Lending};
+use crate::run::context::Contexts;
 use crate::run::coroutine::Suspended;
 
 /// Lends the current task.
@@ -44,16 +45,22 @@ impl Tasks {
     pub(crate) fn enter(
         &mut self,
         py: Python<'_>,
+        contexts: &mut Contexts,
         is_reentered: impl FnOnce() -> bool,
     ) -> PyResult<bool> {
         if self.is_current {
             return Ok(true);
         }
-        self.enter_now(py, is_reentered())
+        self.enter_now(py, contexts, is_reentered())
     }
 
     #[inline(never)]
-    fn enter_now(&mut self, py: Python<'_>, is_reentered: bool) -> PyResult<bool> {
+    fn enter_now(
+        &mut self,
+        py: Python<'_>,
+        contexts: &mut Contexts,
+        is_reentered: bool,
+    ) -> PyResult<bool> {
         let asyncio = self.asyncio.as_ref().ok_or_else(unattached)?;
         let Some(lending) = asyncio.lending.as_ref().filter(|_| !is_reentered) else {
             return Ok(false);
@@ -63,7 +70,7 @@ impl Tasks {
         }
         let idle = match self.idle.take() {
             Some(idle) => idle,
-            None if lending.lends_its_class(py)? => Idle::new(py, asyncio, lending)?,
+            None if lending.lends_its_class(py)? => Idle::new(py, asyncio, lending, contexts)?,
             None => return Ok(false),
         };
         if lending.enter(py, &idle.task).is_err() {
@@ -115,7 +122,7 @@ impl Tasks {
 
     /// What ran in the current task, if there is one, has ended in its first step: keeps the task idle, or drops it if a trace is left.
     #[inline]
-    pub(crate) fn ended(&mut self, py: Python<'_>) {
+    pub(crate) fn ended(&mut self, py: Python<'_>, contexts: &mut Contexts) {
         if !self.is_current {
             return;
         }
@@ -126,14 +133,16 @@ impl Tasks {
         };
         if is_kept {
             self.retire(py);
+            contexts.task_retires();
         }
     }
 
-    /// A coroutine suspended in its first step: it keeps the task.
+    /// A coroutine suspended in its first step: it keeps the task. `is_of_task` if its context is the one that the task was created with.
     pub(crate) fn suspended(
         &mut self,
         py: Python<'_>,
-        work: Box<Suspended>,
+        mut work: Box<Suspended>,
+        is_of_task: bool,
     ) -> PyResult<Option<Py<PyAny>>> {
         let is_nested = self.caller.is_some();
         self.leave(py);
@@ -145,6 +154,7 @@ impl Tasks {
         if !work.completion.is_of_request() {
             idle.share_name(py, lending)?;
         }
+        work.is_in_task = is_of_task;
         idle.request_coroutine.get().take(py, work);
         lending.show(idle.task.bind(py), true)?;
         match is_nested || idle.is_cancelled(py, lending)? {

@@ -158,7 +158,7 @@ impl Calls {
             Sent::Raised(error) => Err(*error),
         };
         drop(coroutine);
-        self.runner.tasks.ended(py);
+        self.runner.ended(py);
         if responder.is_open() && result.is_ok() && responder.finish() {
             self.runner.exchanges.close(subject.id);
             return Outcome::Responded;
@@ -216,7 +216,7 @@ impl Calls {
             on_error.call1((subject.request, error.into_value(py)))
         });
         // The error handler may have left a trace on the task too.
-        self.runner.tasks.ended(py);
+        self.runner.ended(py);
         self.ended(
             py,
             Subject {

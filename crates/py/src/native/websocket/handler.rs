@@ -110,7 +110,7 @@ impl Calls {
             Sent::Raised(error) => Err(*error),
         };
         drop(coroutine);
-        self.runner.tasks.ended(py);
+        self.runner.ended(py);
         self.socket_ended(py, handler, result);
         Ok(())
     }
