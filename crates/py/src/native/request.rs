@@ -311,8 +311,8 @@ impl Request {
             (exchanges.zip(Some(state.id)), state.is_in_call)
         })?;
         Ok(exchange.filter(|(exchanges, id)| {
-            let open = exchanges.lock();
-            open.get(id).map_or(is_in_call, |open| !open.has_left())
+            let has_client = exchanges.has_client(py, *id);
+            has_client.unwrap_or(is_in_call)
         }))
     }
 }

@@ -336,7 +336,26 @@ impl Exchanges {
 
     /// Whether the handler of an exchange has not ended.
     pub(crate) fn is_open(&self, id: ExchangeId) -> bool {
-        self.lock().contains_key(&id)
+        let is_among = self.lock().contains_key(&id);
+        is_among || ffi::attached(|py| self.sockets.is_served(py, id))
+    }
+
+    /// Whether the client of an exchange is there, as far as is known; None if the exchange is not open.
+    pub(crate) fn has_client(&self, py: Python<'_>, id: ExchangeId) -> Option<bool> {
+        let has_left = self.lock().get(&id).map(OpenExchange::has_left);
+        match has_left {
+            Some(has_left) => Some(!has_left),
+            None => self.sockets.is_served(py, id).then_some(true),
+        }
+    }
+
+    /// Removes an exchange of which nothing but its task is known. Returns its state, for the caller to drop.
+    pub(crate) fn close_bare(&self, id: ExchangeId) -> Option<OpenExchange> {
+        let mut exchanges = self.lock();
+        match exchanges.get(&id)?.known_rare() {
+            None => exchanges.remove(&id),
+            Some(_) => None,
+        }
     }
 
     /// Removes an exchange and returns its state, for the caller to drop.

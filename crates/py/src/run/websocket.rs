@@ -10,6 +10,7 @@
 //! | `sockets` | the open ones, by their exchange |
 //! | `arrival` | what a task in `receive()` waits for |
 //! | `departed` | what is held of clients that have left |
+//! | `end` | how one ended, and the exception that says so |
 //! | `queue` | a queue that rarely has several items |
 //! | `receiving` | what `receive()` and iteration return, for each interface |
 //! | `topics` | how many topics a WebSocket may have, and the notice that they are of one worker |
@@ -17,6 +18,7 @@
 
 mod arrival;
 mod departed;
+mod end;
 mod queue;
 mod receiving;
 mod socket;
@@ -31,8 +33,9 @@ use server::{CloseCode, Command, ExchangeId, MessageKind, Response};
 
 pub(super) use self::arrival::Arrival;
 pub(crate) use self::departed::DepartedBytes;
+pub(crate) use self::end::End;
 pub(crate) use self::receiving::{Form, Receiving};
-pub(crate) use self::socket::{End, Phase, Socket};
+pub(crate) use self::socket::{Phase, Socket};
 pub(crate) use self::sockets::Sockets;
 pub(crate) use self::topics::{TopicRules, check_topic};
 pub(crate) use self::turns::Turns;

@@ -59,22 +59,6 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The items, from the first on.
-    #[inline]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first
-            .iter()
-            .chain(self.others.iter().flat_map(|others| others.iter()))
-    }
-
-    /// Takes the item at a place.
-    pub(super) fn remove(&mut self, place: usize) -> Option<T> {
-        match place.checked_sub(1) {
-            None => self.pop(),
-            Some(place) => self.others.as_mut()?.remove(place),
-        }
-    }
-
     /// Puts earlier items before these.
     pub(super) fn prepend(&mut self, earlier: Queue<T>) {
         let mut later = std::mem::replace(self, earlier);
@@ -99,8 +83,8 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
 
-    fn all(queue: &Queue<u8>) -> Vec<u8> {
-        queue.iter().copied().collect()
+    fn all(mut queue: Queue<u8>) -> Vec<u8> {
+        std::iter::from_fn(move || queue.pop()).collect()
     }
 
     #[test]
@@ -113,16 +97,14 @@ mod tests {
         for item in 0..5 {
             queue.push(item);
         }
-        assert_eq!((all(&queue), queue.len()), (vec![0, 1, 2, 3, 4], 5));
-        assert_eq!(queue.remove(2), Some(2));
-        assert_eq!(queue.remove(0), Some(0));
-        assert_eq!((queue.remove(3), queue.pop()), (None, Some(1)));
+        assert_eq!((queue.pop(), queue.len()), (Some(0), 4));
         queue.push(5);
         let mut later = Queue::default();
         later.push(6);
         later.prepend(queue);
-        assert_eq!(all(&later), [3, 4, 5, 6]);
-        assert_eq!(all(&later.filtered(|item| item % 2 == 0)), [4, 6]);
+        assert_eq!(later.len(), 6);
+        let even = later.filtered(|item| item % 2 == 0);
+        assert_eq!(all(even), [2, 4, 6]);
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyString};
 
-use super::socket::{End, Socket, Taken};
+use super::end::End;
+use super::socket::{Socket, Taken};
 use crate::ffi::{self, Awaitable, GilCell, Kept, Sent, Spare};
 use crate::run::awaitable::awaitable;
 
@@ -182,17 +183,4 @@ fn event<'py>(py: Python<'py>, kind: &Bound<'py, PyString>) -> PyResult<Bound<'p
     let event = PyDict::new(py);
     event.set_item(pyo3::intern!(py, "type"), kind)?;
     Ok(event)
-}
-
-impl End {
-    /// The exception that reports it to a native handler.
-    pub(crate) fn exception(&self, py: Python<'_>) -> PyErr {
-        let make = || -> PyResult<Bound<'_, PyAny>> {
-            let class = py.import("bolide.errors")?.getattr("WebSocketClosed")?;
-            class
-                .cast_into::<PyType>()?
-                .call1((self.code, &self.reason))
-        };
-        make().map_or_else(|error| error, PyErr::from_value)
-    }
 }

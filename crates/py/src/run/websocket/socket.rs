@@ -20,6 +20,7 @@ use server::{Appetite, Close, CloseCode, Command, ExchangeId, MessageKind, Openi
 
 use super::arrival::Arrival;
 use super::departed::Departed;
+use super::end::End;
 use super::queue::Queue;
 use super::topics::{Subscribed, check_topic};
 use crate::ffi::reuse::OurReferences;
@@ -48,23 +49,6 @@ pub(crate) enum Phase {
     /// to respond.
     Withdrawn,
     Ended,
-}
-
-/// How it ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct End {
-    pub(crate) code: u16,
-    pub(crate) reason: String,
-}
-
-impl End {
-    /// The connection ended without a close frame, or was never a WebSocket.
-    pub(crate) fn abnormal() -> End {
-        End {
-            code: CloseCode::ABNORMAL.0,
-            reason: String::new(),
-        }
-    }
 }
 
 /// What [`Socket::take`] found.
@@ -103,6 +87,8 @@ struct Marks {
     is_end_reported: bool,
     /// The server waits until the queue is empty.
     is_paused: bool,
+    /// Its handler has not ended.
+    is_served: bool,
 }
 
 #[derive(Default)]
@@ -145,6 +131,7 @@ impl Socket {
             raises_end: !reports_offer,
             is_end_reported: false,
             is_paused: false,
+            is_served: true,
         };
         let socket = Arc::new(Socket {
             id,
@@ -171,6 +158,11 @@ impl Socket {
         self.state.small(py).phase
     }
 
+    /// Whether its handler has not ended.
+    pub(super) fn is_served(&self, py: Python<'_>) -> bool {
+        self.state.small(py).is_served
+    }
+
     /// How it ended; None if it has not.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<Option<End>> {
         self.with(py, |state| state.end().cloned())
@@ -183,6 +175,8 @@ impl Socket {
     pub(crate) fn accept(&self, py: Python<'_>, opening: Opening) -> PyResult<()> {
         self.leave_offer(py, Phase::Open)?;
         self.exchanges.post(py, self.id, Command::Open(opening));
+        // While it is open, it is among these sockets, and nothing else has to be known of it.
+        drop(self.exchanges.close_bare(self.id));
         Ok(())
     }
 
@@ -510,7 +504,12 @@ impl Socket {
             rare.departed = departed;
             rare.end.get_or_insert(end).clone()
         })?;
-        match self.state.small(py).raises_end {
+        let marks = self.state.small(py);
+        if marks.is_served {
+            // Until its handler ends, it is still one that runs.
+            self.exchanges.open(self.id, |_| {});
+        }
+        match marks.raises_end {
             true => self.fail_writers(py, &end),
             false => self.exchanges.disconnect(py, self.id),
         }
@@ -542,6 +541,7 @@ impl Socket {
         if let Err(error) = closed {
             error.write_unraisable(py, None);
         }
+        self.mark(py, |marks| marks.is_served = false);
         self.exchanges.end(py, self.id, true);
     }
 }
