@@ -13,8 +13,7 @@ pub(super) struct Departed {
 
 impl Departed {
     /// Counts so many bytes.
-    pub(super) fn new(exchanges: &Arc<Exchanges>, bytes: usize) -> Departed {
-        let bytes = bytes as u64;
+    pub(super) fn new(exchanges: &Arc<Exchanges>, bytes: u64) -> Departed {
         exchanges.departed.0.fetch_add(bytes, Ordering::Relaxed);
         Departed {
             exchanges: Arc::clone(exchanges),

@@ -63,10 +63,13 @@ pub(super) enum Taken {
     Later,
 }
 
-/// A task in `receive()`.
-enum Waiter {
-    Direct(Py<Arrival>),
-    Future(Py<PyAny>),
+/// A task in `receive()`: an [`Arrival`], or a future of the loop.
+struct Waiter(Py<PyAny>);
+
+/// A number of bytes, as far as it matters here: more than that is as much.
+#[inline]
+fn counted(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// One WebSocket.
@@ -95,12 +98,12 @@ struct Marks {
 struct State {
     arrived: Queue<Py<PyAny>>,
     /// Bytes that have arrived since the queue was last empty.
-    arrived_bytes: usize,
+    arrived_bytes: u32,
+    /// Bytes sent since the peer last had everything.
+    ahead_bytes: u32,
     waiters: Queue<Waiter>,
     /// An arrival that may be waited for next: one that no task has, or the one of the task that is being resumed.
     spare: Option<Py<Arrival>>,
-    /// Bytes sent since the peer last had everything.
-    ahead_bytes: usize,
     rare: Option<Box<Rare>>,
 }
 
@@ -221,9 +224,10 @@ impl Socket {
         if phase != Phase::Open {
             return Err(self.not_open(py, phase));
         }
+        let bytes = counted(content.len());
         let ahead_bytes = self.with(py, |state| {
-            state.ahead_bytes = state.ahead_bytes.saturating_add(content.len());
-            state.ahead_bytes
+            state.ahead_bytes = state.ahead_bytes.saturating_add(bytes);
+            state.ahead_bytes as usize
         })?;
         let waits = ahead_bytes > AHEAD_BYTES;
         if waits {
@@ -240,8 +244,8 @@ impl Socket {
         };
         if let Err(error) = sent {
             let left = self.with(py, |state| {
-                state.ahead_bytes -= content.len().min(state.ahead_bytes);
-                state.ahead_bytes
+                state.ahead_bytes = state.ahead_bytes.saturating_sub(bytes);
+                state.ahead_bytes as usize
             })?;
             if waits {
                 self.set_ahead(left);
@@ -266,7 +270,7 @@ impl Socket {
     #[inline]
     pub(crate) fn writable(&self, py: Python<'_>) {
         let waited = self.with(py, |state| {
-            std::mem::take(&mut state.ahead_bytes) > AHEAD_BYTES
+            std::mem::take(&mut state.ahead_bytes) as usize > AHEAD_BYTES
         });
         if waited.unwrap_or(true) {
             self.exchanges.writable(py, self.id);
@@ -356,8 +360,9 @@ impl Socket {
         }
         let is_full = self.with(py, |state| {
             state.arrived.push(message);
-            state.arrived_bytes = state.arrived_bytes.saturating_add(content.len());
-            state.arrived.len() >= WAITING_MESSAGES_MAX || state.arrived_bytes >= WAITING_BYTES_MAX
+            state.arrived_bytes = state.arrived_bytes.saturating_add(counted(content.len()));
+            state.arrived.len() >= WAITING_MESSAGES_MAX
+                || state.arrived_bytes as usize >= WAITING_BYTES_MAX
         })?;
         if is_full {
             self.mark(py, |marks| marks.is_paused = true);
@@ -411,7 +416,7 @@ impl Socket {
         if !self.exchanges.wakes_directly() {
             let future = self.exchanges.create_future(py)?;
             future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
-            let waiter = Waiter::Future(future.clone().unbind());
+            let waiter = Waiter(future.clone().unbind());
             self.with(py, |state| state.waiters.push(waiter))?;
             return Ok(future);
         }
@@ -423,7 +428,7 @@ impl Socket {
             None => Arrival::new(py, &self.exchanges)?,
         };
         let yielded = arrival.clone_ref(py).into_bound(py).into_any();
-        self.with(py, |state| state.waiters.push(Waiter::Direct(arrival)))?;
+        self.with(py, |state| state.waiters.push(Waiter(arrival.into_any())))?;
         Ok(yielded)
     }
 
@@ -450,20 +455,17 @@ impl Socket {
     /// # Errors
     /// What ends the process.
     pub(crate) fn wake(&self, py: Python<'_>, lending: Option<&Lending>) -> PyResult<()> {
-        while let Some(waiter) = self.with(py, State::next_waiter)? {
-            match waiter {
-                Waiter::Direct(arrival) => {
-                    // The task may wait for the same one again.
-                    let again = arrival.clone_ref(py);
-                    let before = self.with(py, |state| state.spare.replace(again))?;
-                    drop(before);
-                    Arrival::arrive(arrival.bind(py), lending)?;
-                    self.forget_spare(py, &arrival)?;
-                }
-                Waiter::Future(future) => {
-                    wake(py, &future);
-                }
-            }
+        while let Some(Waiter(waiter)) = self.with(py, State::next_waiter)? {
+            let Ok(arrival) = waiter.bind(py).cast::<Arrival>() else {
+                wake(py, &waiter);
+                continue;
+            };
+            // The task may wait for the same one again.
+            let again = arrival.clone().unbind();
+            let before = self.with(py, |state| state.spare.replace(again))?;
+            drop(before);
+            Arrival::arrive(arrival, lending)?;
+            self.forget_spare(py, arrival.as_unbound())?;
         }
         Ok(())
     }
@@ -497,7 +499,7 @@ impl Socket {
         let end = self.with(py, |state| {
             let departed = match state.arrived.is_empty() {
                 true => None,
-                false => Some(Departed::new(&self.exchanges, state.arrived_bytes)),
+                false => Some(Departed::new(&self.exchanges, state.arrived_bytes.into())),
             };
             let rare = state.rare();
             rare.subscribed = Subscribed::default();
@@ -581,14 +583,12 @@ impl State {
 
 impl Waiter {
     fn waits(&self, py: Python<'_>) -> bool {
-        match self {
-            Waiter::Direct(arrival) => arrival.get().is_pending(py),
-            Waiter::Future(future) => {
-                let is_done = future.call_method0(py, pyo3::intern!(py, "done"));
-                is_done
-                    .and_then(|is_done| is_done.is_truthy(py))
-                    .is_ok_and(|is_done| !is_done)
-            }
+        if let Ok(arrival) = self.0.bind(py).cast::<Arrival>() {
+            return arrival.get().is_pending(py);
         }
+        let is_done = self.0.call_method0(py, pyo3::intern!(py, "done"));
+        is_done
+            .and_then(|is_done| is_done.is_truthy(py))
+            .is_ok_and(|is_done| !is_done)
     }
 }
