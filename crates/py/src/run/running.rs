@@ -84,8 +84,8 @@ impl Exchanges {
 
 /// A handler that is running in a task until this is dropped.
 pub(crate) struct Running {
+    /// Odd for a request, even for a WebSocket.
     number: u64,
-    is_of_request: bool,
     exchanges: Arc<Exchanges>,
 }
 
@@ -101,11 +101,10 @@ impl Running {
         let mut state = exchanges.running.state();
         state.last += 1;
         state.requests += usize::from(is_of_request);
-        let number = state.last;
+        let number = 2 * state.last + u64::from(is_of_request);
         state.tasks.insert(number, None);
         Ok(Running {
             number,
-            is_of_request,
             exchanges: Arc::clone(exchanges),
         })
     }
@@ -127,7 +126,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let (task, was_last) = {
             let mut state = self.exchanges.running.state();
-            state.requests -= usize::from(self.is_of_request);
+            state.requests -= (self.number % 2) as usize;
             (state.tasks.remove(&self.number), state.tasks.is_empty())
         };
         // Dropped only now, since that may run Python.
