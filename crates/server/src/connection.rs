@@ -23,7 +23,7 @@ mod websocket;
 
 use std::sync::Arc;
 
-use net::{Peer, Poller, Received, Transport};
+use net::{Peer, Poller, Received};
 
 use self::handshake::Handshake;
 use self::preface::First;
@@ -36,6 +36,7 @@ use crate::h2::H2;
 use crate::id::{ConnectionId, ExchangeId};
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
+use crate::responder::batch::Exit;
 use crate::timeouts::Timeouts;
 use crate::websocket::upgraded::Upgraded;
 
@@ -96,7 +97,7 @@ macro_rules! with_protocol {
 
 impl Connection {
     pub(crate) fn new(
-        transport: Arc<Transport>,
+        transport: Arc<Exit>,
         id: ConnectionId,
         peers: (Peer, Arc<Peer>),
         (now_ms, expects_header): (u64, bool),

@@ -17,7 +17,7 @@ mod session;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use net::{Interest, Peer, Poller, Received, Token, Transport};
+use net::{Interest, Peer, Poller, Received, Token};
 
 use self::departure::Departure;
 pub(crate) use self::sending::Delivery;
@@ -26,6 +26,7 @@ use crate::app::circumstances::Circumstances;
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::id::{ConnectionId, ExchangeId};
+use crate::responder::batch::Exit;
 
 /// What a connection may use in its turn.
 pub(crate) struct Turn<'a, A> {
@@ -82,7 +83,7 @@ const PROMPT_BYTES: u64 = 14_600;
 /// One end of a connection.
 pub(crate) struct Link {
     /// Shared with [`crate::responder::batch::Exits`].
-    pub(crate) transport: Arc<Transport>,
+    pub(crate) transport: Arc<Exit>,
     pub(crate) id: ConnectionId,
     /// Those of requests of which proxies say nothing.
     pub(crate) circumstances: Circumstances,
@@ -105,7 +106,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(
-        transport: Arc<Transport>,
+        transport: Arc<Exit>,
         id: ConnectionId,
         (client, server): (Peer, Arc<Peer>),
         now_ms: u64,

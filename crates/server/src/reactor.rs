@@ -55,7 +55,7 @@ use crate::limits::{Limits, RECEIVE_BYTES};
 use crate::link::Fate;
 use crate::mailbox::{Mail, Mailbox};
 use crate::responder::Stamp;
-use crate::responder::batch::RESPONSES_MAX;
+use crate::responder::batch::{Exit, RESPONSES_MAX};
 use crate::timeouts::Timeouts;
 
 /// Space per connection in the receive buffer when several are read before any is served. Not a multiple of 4 KiB: the processor's first
@@ -408,7 +408,7 @@ impl<A: App> Worker<A> {
             key: key as u32,
             generation: self.generation,
         };
-        let transport = Arc::new(transport);
+        let transport = Arc::new(Exit::new(transport, id));
         let exits = &mut self.context.responder.batch.exits;
         exits.open(id, Arc::clone(&transport));
         let server = self.context.addresses.shared(server);

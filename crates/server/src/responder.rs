@@ -449,13 +449,14 @@ mod tests {
     /// Both ends of a connection with a full socket, and the transport of one.
     fn full_connection() -> (
         std::os::unix::net::UnixStream,
-        std::sync::Arc<net::Transport>,
+        std::sync::Arc<batch::Exit>,
     ) {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let transport = net::Transport::from_blocking(theirs.into()).unwrap();
         while matches!(transport.send(&[b'.'; 65536]), Sent::Bytes(65536)) {}
         while matches!(transport.send(b"."), Sent::Bytes(1)) {}
-        (ours, std::sync::Arc::new(transport))
+        let exit = batch::Exit::new(transport, ConnectionId::default());
+        (ours, std::sync::Arc::new(exit))
     }
 
     #[test]
@@ -474,7 +475,7 @@ mod tests {
         assert!(responder.begin(200, Fields::constant(b""), None));
         responder.send_now();
         assert_eq!((responder.sent_bytes, responder.is_guarded), (0, false));
-        let linger = rustix::net::sockopt::socket_linger(&*transport).unwrap();
+        let linger = rustix::net::sockopt::socket_linger(&**transport).unwrap();
         assert_eq!(linger, None);
     }
 

@@ -11,7 +11,7 @@ use net::Sent;
 
 use crate::id::ConnectionId;
 
-pub(crate) use self::exits::Exits;
+pub(crate) use self::exits::{Exit, Exits};
 
 /// More would gain little, and the first one waits for all others.
 pub(crate) const RESPONSES_MAX: usize = 8;
@@ -310,10 +310,8 @@ mod tests {
     fn what_was_sent_during_a_call_is_not_sent_again() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut batch = Batch::default();
-        batch.exits.open(
-            id(1),
-            Arc::new(Transport::from_blocking(theirs.into()).unwrap()),
-        );
+        let transport = Transport::from_blocking(theirs.into()).unwrap();
+        batch.exits.open(id(1), Arc::new(Exit::new(transport, id(1))));
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
         // An earlier connection in the same slot.
@@ -342,7 +340,7 @@ mod tests {
         ours.set_nonblocking(true).unwrap();
         let mut batch = Batch::default();
         let transport = Transport::from_blocking(theirs.into()).unwrap();
-        batch.exits.open(id(1), Arc::new(transport));
+        batch.exits.open(id(1), Arc::new(Exit::new(transport, id(1))));
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
         let mut out = Vec::new();
@@ -357,7 +355,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut batch = Batch::default();
         let transport = Transport::from_blocking(theirs.into()).unwrap();
-        batch.exits.open(id(1), Arc::new(transport));
+        batch.exits.open(id(1), Arc::new(Exit::new(transport, id(1))));
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
         drop(ours);
@@ -375,7 +373,8 @@ mod tests {
     #[test]
     fn what_the_socket_does_not_take_keeps_its_place() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let transport = Arc::new(Transport::from_blocking(theirs.into()).unwrap());
+        let transport = Transport::from_blocking(theirs.into()).unwrap();
+        let transport = Arc::new(Exit::new(transport, id(1)));
         while matches!(transport.send(&[b'.'; 65536]), Sent::Bytes(65536)) {}
         while matches!(transport.send(b"."), Sent::Bytes(1)) {}
         let mut batch = Batch::default();

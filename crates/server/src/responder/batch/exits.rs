@@ -2,23 +2,51 @@
 
 use std::sync::Arc;
 
+use std::ops::Deref;
+
 use net::Transport;
 
 use crate::id::ConnectionId;
 
-/// Transports by connection key, each with the connection's generation.
+/// The transport of a connection, which the connection shares with [`Exits`].
+pub(crate) struct Exit {
+    transport: Transport,
+    /// That of the connection, whose key another one may have later.
+    generation: u32,
+}
+
+impl Exit {
+    pub(crate) fn new(transport: Transport, id: ConnectionId) -> Exit {
+        let generation = id.generation;
+        Exit {
+            transport,
+            generation,
+        }
+    }
+}
+
+impl Deref for Exit {
+    type Target = Transport;
+
+    #[inline]
+    fn deref(&self) -> &Transport {
+        &self.transport
+    }
+}
+
+/// Transports by connection key.
 #[derive(Default)]
-pub(crate) struct Exits(Vec<Option<(u32, Arc<Transport>)>>);
+pub(crate) struct Exits(Vec<Option<Arc<Exit>>>);
 
 impl Exits {
     /// Adds a connection.
-    pub(crate) fn open(&mut self, id: ConnectionId, transport: Arc<Transport>) {
+    pub(crate) fn open(&mut self, id: ConnectionId, exit: Arc<Exit>) {
         let key = id.key as usize;
         if self.0.len() <= key {
             self.0.resize_with(key + 1, || None);
         }
         if let Some(place) = self.0.get_mut(key) {
-            *place = Some((id.generation, transport));
+            *place = Some(exit);
         }
     }
 
@@ -33,9 +61,8 @@ impl Exits {
 
     /// The transport of a connection, if it is open.
     pub(crate) fn transport(&self, id: ConnectionId) -> Option<&Transport> {
-        match self.0.get(id.key as usize)? {
-            Some((generation, transport)) if *generation == id.generation => Some(transport),
-            _ => None,
-        }
+        let exit = self.0.get(id.key as usize)?.as_ref();
+        let exit = exit.filter(|exit| exit.generation == id.generation);
+        exit.map(|exit| &exit.transport)
     }
 }
