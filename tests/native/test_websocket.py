@@ -65,6 +65,25 @@ def test_an_echo(server: Server, socket: WebSocket) -> None:
     wait_until(lambda: noted(server, "echo") == [False, 4000, "enough"])
 
 
+def test_a_handler_knows_whether_its_client_is_there(server: Server, socket: WebSocket) -> None:
+    socket.open("/presence")
+    socket.say("here")
+    assert socket.frame() == text("here")
+    assert noted(server, "presence") == [False, False, False]
+    socket.send(close_frame(1000))
+    wait_until(lambda: noted(server, "presence") == [False, False, False, True])
+
+
+@pytest.mark.parametrize(("path", "name"), [("default", "WebSocket"), ("own", "own")])
+def test_tasks_share_a_name_unless_they_have_their_own(
+    serving: Serving, path: str, name: str
+) -> None:
+    with connect(serving(APP, "--eager-tasks", "on")) as socket:
+        socket.open(f"/task/{path}")
+        socket.say("which?")
+        assert socket.frame() == text(name)
+
+
 @pytest.mark.parametrize("code", [4000, None])
 def test_a_send_that_waits_ends_with_code_and_reason(
     server: Server, socket: WebSocket, code: int | None

@@ -447,10 +447,7 @@ mod tests {
     }
 
     /// Both ends of a connection with a full socket, and the transport of one.
-    fn full_connection() -> (
-        std::os::unix::net::UnixStream,
-        std::sync::Arc<batch::Exit>,
-    ) {
+    fn full_connection() -> (std::os::unix::net::UnixStream, std::sync::Arc<batch::Exit>) {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let transport = net::Transport::from_blocking(theirs.into()).unwrap();
         while matches!(transport.send(&[b'.'; 65536]), Sent::Bytes(65536)) {}

@@ -38,6 +38,30 @@ async def echo(ws: WebSocket) -> None:
     seen["echo"] = [ws.is_open, ws.close_code, ws.close_reason]
 
 
+@app.websocket("/presence")
+async def presence(ws: WebSocket) -> None:
+    """Note whether the client is there before and after the acceptance, and at the end."""
+    seen["presence"] = noted = [ws.is_disconnected]
+    await ws.accept()
+    noted.append(ws.is_disconnected)
+    left = asyncio.ensure_future(ws.disconnected())
+    async for message in ws:
+        noted.append(ws.is_disconnected)
+        await ws.send(message)
+    await left
+    noted.append(ws.is_disconnected)
+
+
+@app.websocket("/task/{name}")
+async def task_name(ws: WebSocket, name: str) -> None:
+    task = asyncio.current_task()
+    assert task
+    if name != "default":
+        task.set_name(name)
+    await ws.receive()
+    await ws.send(task.get_name())
+
+
 @app.websocket("/request/{name}/{number:int}")
 async def request(ws: WebSocket, number: int, name: str) -> None:
     shown = {

@@ -514,11 +514,10 @@ impl Request {
 
     fn __clear__(&self) {
         let taken = crate::ffi::attached(|py| {
-            self.state
-                .with(py, |state| {
-                    let rare = state.rare.as_mut();
-                    (state.app.take(), rare.and_then(|rare| rare.cache.take()))
-                })
+            self.state.with(py, |state| {
+                let rare = state.rare.as_mut();
+                (state.app.take(), rare.and_then(|rare| rare.cache.take()))
+            })
         });
         drop(taken);
     }

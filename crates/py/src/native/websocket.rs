@@ -27,11 +27,7 @@ pub(crate) struct WebSocket {
 
 impl WebSocket {
     /// Makes this the object of a WebSocket whose handshake is valid.
-    fn opens(
-        slf: &Bound<'_, WebSocket>,
-        socket: Arc<Socket>,
-        offer: &Offer<'_>,
-    ) -> PyResult<()> {
+    fn opens(slf: &Bound<'_, WebSocket>, socket: Arc<Socket>, offer: &Offer<'_>) -> PyResult<()> {
         let offered: Vec<Vec<u8>> = offer.subprotocols().map(<[u8]>::to_vec).collect();
         if slf.get().socket.set(socket).is_err() {
             return Err(ffi::in_use());

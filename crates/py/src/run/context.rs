@@ -82,9 +82,7 @@ impl Contexts {
             .lent
             .as_ref()
             .zip(self.pristine.as_ref())
-            .is_some_and(|(lent, pristine)| {
-                is_unchanged(lent.bind(py), pristine, self.references)
-            });
+            .is_some_and(|(lent, pristine)| is_unchanged(lent.bind(py), pristine, self.references));
         if !is_unchanged {
             self.discard(py);
         }
@@ -216,11 +214,7 @@ pub(crate) fn run_in<T>(
 }
 
 #[inline]
-fn is_unchanged(
-    lent: &Bound<'_, PyAny>,
-    pristine: &Pristine,
-    references: OurReferences,
-) -> bool {
+fn is_unchanged(lent: &Bound<'_, PyAny>, pristine: &Pristine, references: OurReferences) -> bool {
     pristine.variables == Some(ffi::context_variables(lent))
         && references.are_all(lent.py(), lent.as_unbound())
 }

@@ -80,3 +80,19 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::websocket::upgraded::Upgraded;
+
+    #[test]
+    fn a_websocket_needs_no_more_than_the_record_of_its_connection() {
+        assert!(size_of::<Upgraded>() <= 112, "{}", size_of::<Upgraded>());
+        assert!(
+            size_of::<Connection>() <= 256,
+            "{}",
+            size_of::<Connection>()
+        );
+    }
+}

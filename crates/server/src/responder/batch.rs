@@ -311,7 +311,9 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut batch = Batch::default();
         let transport = Transport::from_blocking(theirs.into()).unwrap();
-        batch.exits.open(id(1), Arc::new(Exit::new(transport, id(1))));
+        batch
+            .exits
+            .open(id(1), Arc::new(Exit::new(transport, id(1))));
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
         // An earlier connection in the same slot.
@@ -340,7 +342,9 @@ mod tests {
         ours.set_nonblocking(true).unwrap();
         let mut batch = Batch::default();
         let transport = Transport::from_blocking(theirs.into()).unwrap();
-        batch.exits.open(id(1), Arc::new(Exit::new(transport, id(1))));
+        batch
+            .exits
+            .open(id(1), Arc::new(Exit::new(transport, id(1))));
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
         let mut out = Vec::new();
@@ -355,7 +359,9 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut batch = Batch::default();
         let transport = Transport::from_blocking(theirs.into()).unwrap();
-        batch.exits.open(id(1), Arc::new(Exit::new(transport, id(1))));
+        batch
+            .exits
+            .open(id(1), Arc::new(Exit::new(transport, id(1))));
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
         drop(ours);

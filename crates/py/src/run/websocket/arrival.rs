@@ -284,13 +284,11 @@ impl Arrival {
         if !slf.get().is_pending(py) {
             return slf.get().call_soon(slf, &callback, context.as_ref());
         }
-        slf.get().with(py, |state| {
-            match &state.first {
-                None => state.first = Some((callback, context)),
-                Some(_) => {
-                    let rare = state.rare.get_or_insert_default();
-                    rare.others.push((callback, context));
-                }
+        slf.get().with(py, |state| match &state.first {
+            None => state.first = Some((callback, context)),
+            Some(_) => {
+                let rare = state.rare.get_or_insert_default();
+                rare.others.push((callback, context));
             }
         })
     }

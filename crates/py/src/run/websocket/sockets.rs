@@ -37,8 +37,7 @@ impl Sockets {
 
     /// Whether there is one, whose handler has not ended.
     pub(crate) fn is_served(&self, py: Python<'_>, id: ExchangeId) -> bool {
-        self.get(py, id)
-            .is_some_and(|socket| socket.is_served(py))
+        self.get(py, id).is_some_and(|socket| socket.is_served(py))
     }
 
     /// Removes the WebSocket of an exchange.
@@ -55,7 +54,11 @@ impl All {
         }
         match self.first.get_mut(slot as usize) {
             Some(place @ None) => *place = Some(Arc::clone(socket)),
-            _ => self.others.entry(slot).or_default().push(Arc::clone(socket)),
+            _ => self
+                .others
+                .entry(slot)
+                .or_default()
+                .push(Arc::clone(socket)),
         }
     }
 

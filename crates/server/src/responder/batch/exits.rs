@@ -1,8 +1,7 @@
 //! The transports of all open connections, for sending while one connection is borrowed and the others cannot be reached.
 
-use std::sync::Arc;
-
 use std::ops::Deref;
+use std::sync::Arc;
 
 use net::Transport;
 
