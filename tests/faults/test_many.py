@@ -26,7 +26,8 @@ pytestmark = [pytest.mark.alone, pytest.mark.slow]
 WARM_UP = 100
 BYTES_MAX = 4096
 """What an idle connection may take."""
-WEBSOCKET_BYTES_MAX = 8192
+WEBSOCKET_BYTES_MAX = 2048
+"""What an idle WebSocket may take, without a message that its handler still has."""
 PING_MS = 5000
 NEW_MS_MAX = 50
 """How long a new client waits at most."""
