@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support import h2
 from support.loops import Serving
 from support.server import Server, Start
 from support.waiting import wait_until
@@ -72,6 +73,56 @@ def test_a_handler_knows_whether_its_client_is_there(server: Server, socket: Web
     assert noted(server, "presence") == [False, False, False]
     socket.send(close_frame(1000))
     wait_until(lambda: noted(server, "presence") == [False, False, False, True])
+
+
+@pytest.mark.parametrize("since", ["offer", "acceptance", "slow send"])
+def test_a_handler_waits_for_its_client_to_leave(
+    server: Server, socket: WebSocket, since: str
+) -> None:
+    socket.open(f"/watched/{since.replace(' ', '%20')}")
+    while socket.frame() != text("watched"):
+        pass
+    wait_until(lambda: noted(server, "watched") == [since, False, False])
+    socket.socket.close()
+    wait_until(lambda: noted(server, "watched") == [since, True, True])
+
+
+def test_a_task_that_outlives_its_handler_sees_the_end(server: Server, socket: WebSocket) -> None:
+    socket.open("/outlived")
+    assert socket.frame() == closing(1000)
+    wait_until(lambda: noted(server, "outlived") is True)
+
+
+def test_websockets_of_one_connection_are_kept_apart(start: Start) -> None:
+    server = start(APP, "--h2c")
+    with h2.Client(server.connect()) as client:
+        client.read_until(h2.Kind.SETTINGS)
+
+        def opens(stream: int, path: str) -> None:
+            fields = h2.request_fields("CONNECT", path)
+            fields[1:1] = [(b":protocol", b"websocket")]
+            fields.append((b"sec-websocket-version", b"13"))
+            client.send(h2.headers(stream, fields, is_last=False))
+            while stream not in client.messages:
+                client.read()
+
+        def echoes(stream: int) -> bool:
+            client.messages[stream].content.clear()
+            client.send(h2.data(stream, frame(TEXT, f"of {stream}")))
+            content = f"of {stream}".encode()
+            return client.content(stream, len(content) + 2)[2:] == content
+
+        for stream in (1, 3, 5):
+            opens(stream, "/echo")
+        assert [echoes(stream) for stream in (5, 1, 3)] == [True] * 3
+        client.send(h2.reset(1))
+        opens(7, "/watched/acceptance")
+        opens(9, "/echo")
+        assert [echoes(stream) for stream in (9, 3, 5)] == [True] * 3
+        wait_until(lambda: noted(server, "watched") == ["acceptance", False, False])
+        client.send(h2.reset(3), h2.reset(7))
+        wait_until(lambda: noted(server, "watched") == ["acceptance", True, True])
+        assert [echoes(stream) for stream in (9, 5)] == [True] * 2
 
 
 @pytest.mark.parametrize(("path", "name"), [("default", "WebSocket"), ("own", "own")])

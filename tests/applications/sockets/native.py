@@ -52,6 +52,32 @@ async def presence(ws: WebSocket) -> None:
     noted.append(ws.is_disconnected)
 
 
+@app.websocket("/watched/{since}")
+async def watched(ws: WebSocket, since: str) -> None:
+    """Note when the client leaves, waiting for that since before or after the acceptance."""
+    early = asyncio.ensure_future(ws.disconnected()) if since == "offer" else None
+    await asyncio.sleep(0)
+    await ws.accept()
+    if since == "slow send":
+        for _ in range(3):
+            await ws.send(bytes(50_000))
+    watch = early or asyncio.ensure_future(ws.disconnected())
+    await ws.send("watched")
+    seen["watched"] = [since, ws.is_disconnected, watch.done()]
+    await watch
+    seen["watched"] = [since, ws.is_disconnected, watch.done()]
+
+
+@app.websocket("/outlived")
+async def outlived(ws: WebSocket) -> None:
+    """Start a task that waits for the end, and end before it."""
+    watch = asyncio.ensure_future(ws.disconnected())
+    watch.add_done_callback(lambda _: seen.update(outlived=ws.is_disconnected))
+    await ws.accept()
+    await asyncio.sleep(0)
+    seen["outlived"] = ws.is_disconnected
+
+
 @app.websocket("/task/{name}")
 async def task_name(ws: WebSocket, name: str) -> None:
     task = asyncio.current_task()
