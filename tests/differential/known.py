@@ -32,7 +32,6 @@ OWN_AWAITABLES = (
 )
 OWN_COROUTINE = "the coroutine of a request's task is one of the core around the application's"
 SHARED_TASK = "a request has a task of its own from its first suspension on"
-OWN_CONTEXT = "a request has a context of its own, a task that is lent the one it was made with"
 MADE_AHEAD = "a task is made before its request, and used again if the request has not waited"
 CONTEXT_MADE_AHEAD = "a task's context is fixed when it is made, which is before its request"
 A_TURN_LATER = "uvloop runs the first step of a task, which takes its future, a turn later"
@@ -44,7 +43,7 @@ KNOWN: dict[str, list[Difference]] = {
     ],
     "coroutine_of_the_task": [Difference(OWN_COROUTINE, [[True, True, False, True]] * 3)],
     "context_of_the_task": [
-        Difference(CONTEXT_MADE_AHEAD, [[None, None]] * 3, variants=LENT, since=(3, 12))
+        Difference(CONTEXT_MADE_AHEAD, [[None, None]] * 3, variants=("uvloop",), since=(3, 12))
     ],
     "task_is_in_all_tasks": [
         Difference(SHARED_TASK, [[False, True]] * 3, variants=LENT, stages=("first",))
@@ -79,9 +78,6 @@ KNOWN: dict[str, list[Difference]] = {
     ],
 }
 """By the program's name."""
-
-if sys.version_info >= (3, 12):
-    KNOWN["context_of_the_task"] = [Difference(OWN_CONTEXT, [[None, None]] * 3, variants=LENT)]
 
 
 def difference(name: str, stage: str, variant: str) -> Difference | None:

@@ -124,7 +124,7 @@ async def token_of_another_context(scope: Scope, receive: Receive, send: Send) -
     return [refused, variable.get(), token.old_value is contextvars.Token.MISSING]
 
 
-@program()
+@program(is_alone=True)  # requests that set variables without a suspension change it
 async def context_of_the_task(scope: Scope, receive: Receive, send: Send) -> Any:
     variable.set("own")
     task = asyncio.current_task()

@@ -32,7 +32,7 @@ pub(crate) fn is_off() -> bool {
 }
 
 /// The references to an object that only we hold.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OurReferences {
     count: isize,
     /// The address of the first weak reference.

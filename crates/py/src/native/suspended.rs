@@ -12,7 +12,6 @@ use crate::native::request::Request;
 use crate::native::response::{Source, convert};
 use crate::native::stream::Stream;
 use crate::native::table::Table;
-use crate::run::context::run_in_its;
 use crate::run::coroutine::{After, Completion, ends_task};
 use crate::run::exchanges::Exchanges;
 use crate::run::log::log_disconnected;
@@ -158,7 +157,7 @@ impl SuspendedHandler {
         self.exchanges.end(py, self.id, false);
         match source {
             Source::Whole(_) => {}
-            Source::Iterator(iterator) => parts_of(iterator, context)?.close(py),
+            Source::Iterator(iterator) => parts_of(iterator, context)?.close_here(py),
             Source::AsyncIterator(iterator) => {
                 if let Some(close) = iterator.getattr_opt("aclose")? {
                     self.stage = Stage::Stream;
@@ -182,7 +181,7 @@ impl SuspendedHandler {
             return Ok(After::End);
         }
         self.stage = Stage::ErrorHandler;
-        let value = match self.call_error_handler(py, context, error) {
+        let value = match self.call_error_handler(py, error) {
             Ok(value) => value,
             Err(error) => return self.failed(py, context, error),
         };
@@ -195,17 +194,13 @@ impl SuspendedHandler {
         }
     }
 
-    /// Calls it in the context of the failed handler, as if it had been called there.
     fn call_error_handler<'py>(
         &self,
         py: Python<'py>,
-        context: Option<&Py<PyAny>>,
         error: PyErr,
     ) -> PyResult<Bound<'py, PyAny>> {
         let on_error = self.table.on_error.bind(py);
-        run_in_its(py, context, || {
-            on_error.call1((&self.request, error.into_value(py)))
-        })
+        on_error.call1((&self.request, error.into_value(py)))
     }
 
     /// Whether its peer has disconnected, or its stream was ended because of that.
@@ -224,7 +219,7 @@ impl SuspendedHandler {
     }
 }
 
-/// The parts of a streamed response, which run in the context of its handler, or in the current one if that is the handler's.
+/// The parts of a streamed response, which run in the context of its handler: not in a copy, of which the handler's tokens are not.
 fn parts_of(iterator: Bound<'_, PyAny>, context: Option<&Py<PyAny>>) -> PyResult<ResponseParts> {
     let py = iterator.py();
     Ok(ResponseParts {

@@ -243,13 +243,9 @@ impl Idle {
         lending: &Lending,
         contexts: &mut Contexts,
     ) -> PyResult<Idle> {
-        let context = match asyncio.ready {
-            Some(_) => contexts.for_task(py),
-            None => None,
-        };
-        let has_context = context.is_some();
-        let idle = Idle::with_context(py, asyncio, lending, context)?;
-        if has_context {
+        let taken = contexts.for_task(py, asyncio.ready.is_some())?;
+        let idle = Idle::with_context(py, asyncio, lending, taken.context)?;
+        if taken.is_of_task {
             contexts.task_has_it(py);
         }
         Ok(idle)
@@ -259,14 +255,12 @@ impl Idle {
         py: Python<'_>,
         asyncio: &Asyncio,
         lending: &Lending,
-        context: Option<Py<PyAny>>,
+        context: Py<PyAny>,
     ) -> PyResult<Idle> {
         let request_coroutine = Py::new(py, RequestCoroutine::default())?;
         let keywords = PyDict::new(py);
         keywords.set_item("loop", &asyncio.event_loop)?;
-        if let Some(context) = context {
-            keywords.set_item("context", context)?;
-        }
+        keywords.set_item("context", context)?;
         let task = lending
             .task_type
             .bind(py)

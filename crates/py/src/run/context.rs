@@ -5,7 +5,9 @@
 //! immutable. A call that sets a variable or suspends keeps the context.
 //!
 //! A new idle task is created with the lent context, so that a handler that suspends has one context, and not one for itself and one for its
-//! task.
+//! task. If a call keeps that context without the task, because it has set a variable or its response is pulled, the task is not lent
+//! again: its context would hold what belongs to that call. Until a handler suspends, the tasks after it have contexts of their own, so that
+//! an application that sets variables needs no new task for each call.
 
 use pyo3::prelude::*;
 
@@ -19,6 +21,10 @@ pub(crate) struct Contexts {
     is_current: bool,
     /// The idle task was created with the lent context.
     is_of_task: bool,
+    /// A call has kept the context of the idle task, without the task.
+    is_task_left: bool,
+    /// The next idle task has a context of its own.
+    is_apart: bool,
     /// The references to the lent context while it is current and no other code has it.
     references: OurReferences,
 }
@@ -30,15 +36,17 @@ impl Default for Contexts {
             lent: None,
             is_current: false,
             is_of_task: false,
+            is_task_left: false,
+            is_apart: false,
             references: OF_CONTEXT,
         }
     }
 }
 
-/// A context that a call continues in.
+/// A context for an idle task, or that a call continues in.
 pub(crate) struct Taken {
     pub(crate) context: Py<PyAny>,
-    /// The idle task was created with it.
+    /// It is both the lent one and that of the idle task.
     pub(crate) is_of_task: bool,
 }
 
@@ -75,71 +83,81 @@ impl Contexts {
         self.enter_now(py)
     }
 
-    /// A call has ended: its context stays current for the next one, or is dropped if it holds anything of this one.
+    /// A call has ended: its context stays current for the next one, or is dropped if it holds anything of this one. Returns true if the idle
+    /// task has it too, and must not be lent again.
     #[inline]
-    pub(crate) fn ended(&mut self, py: Python<'_>) {
+    pub(crate) fn ended(&mut self, py: Python<'_>) -> bool {
         let is_unchanged = self
             .lent
             .as_ref()
             .zip(self.pristine.as_ref())
             .is_some_and(|(lent, pristine)| is_unchanged(lent.bind(py), pristine, self.references));
-        if !is_unchanged {
-            self.discard(py);
+        if is_unchanged {
+            return false;
         }
+        self.discard(py);
+        let is_task_left = std::mem::take(&mut self.is_task_left);
+        self.is_apart |= is_task_left;
+        is_task_left
     }
 
     /// Drops the current context, whatever it holds.
     pub(crate) fn discard(&mut self, py: Python<'_>) {
         self.leave(py);
         self.lent = None;
-        self.is_of_task = false;
+        self.is_task_left |= std::mem::take(&mut self.is_of_task);
         self.references = OF_CONTEXT;
     }
 
     /// The idle task is not lent again: nor is its context, which the loop enters once more.
     pub(crate) fn task_retires(&mut self) {
-        if self.is_of_task {
+        if std::mem::take(&mut self.is_of_task) {
             self.references = OF_NONE;
         }
     }
 
-    /// Takes the current context away, for the call that continues in it without the idle task.
+    /// Takes the current context away, for the call that continues in it without the idle task. Not a copy: the call may have tokens of it.
     pub(crate) fn take(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let Taken {
-            context,
-            is_of_task,
-        } = self.take_with_task(py)?;
-        match is_of_task {
-            true => Ok(ffi::copy_context(context.bind(py))?.unbind()),
-            false => Ok(context),
+        self.leave(py);
+        let lent = self.lent.take();
+        self.discard(py);
+        match lent {
+            Some(context) => Ok(context),
+            None => Ok(ffi::copy_current_context(py)?.unbind()),
         }
     }
 
     /// Takes the current context away, for the call that continues in it with the idle task.
     pub(crate) fn take_with_task(&mut self, py: Python<'_>) -> PyResult<Taken> {
-        self.leave(py);
-        let lent = self.lent.take();
-        let is_of_task = self.is_of_task && lent.is_some();
-        self.discard(py);
-        let context = match lent {
-            Some(context) => context,
-            None => ffi::copy_current_context(py)?.unbind(),
-        };
+        let is_of_task = std::mem::take(&mut self.is_of_task) && self.lent.is_some();
+        self.is_apart = false;
         Ok(Taken {
-            context,
+            context: self.take(py)?,
             is_of_task,
         })
     }
 
-    /// The context for a new idle task: the lent one. None if an earlier task has that, which is dropped at the end of the call then.
+    /// The context for a new idle task: the lent one if `may_share`, and no earlier task has that.
     #[cold]
-    pub(crate) fn for_task(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
-        if std::mem::take(&mut self.is_of_task) {
-            self.references = OF_NONE;
-            return None;
+    pub(crate) fn for_task(&mut self, py: Python<'_>, may_share: bool) -> PyResult<Taken> {
+        self.task_retires();
+        let is_free = self.is_current && self.references != OF_NONE;
+        let is_of_task = may_share && is_free && !self.is_apart;
+        if let Some(lent) = self.lent.as_ref().filter(|_| is_of_task) {
+            let context = lent.clone_ref(py);
+            return Ok(Taken {
+                context,
+                is_of_task,
+            });
         }
-        let lent = self.lent.as_ref().filter(|_| self.is_current);
-        lent.map(|lent| lent.clone_ref(py))
+        let context = match &self.pristine {
+            Some(pristine) => ffi::copy_context(pristine.context.bind(py))?,
+            None => ffi::copy_current_context(py)?,
+        };
+        Ok(Taken {
+            context: context.unbind(),
+            is_of_task: false,
+        })
     }
 
     /// An idle task has been created with the lent context, which is current.

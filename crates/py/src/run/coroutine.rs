@@ -36,7 +36,8 @@ pub(crate) enum Ahead {
     Raised(Box<PyErr>),
 }
 
-/// The purpose of a coroutine: what its end means for its exchange. `context` is the one to run Python in, None if it is the current one.
+/// The purpose of a coroutine: what its end means for its exchange. It acts in the coroutine's context, which is `context` if it is known as an
+/// object.
 pub(crate) trait Completion: Send + Sync {
     /// Whether its handler responds to a request, instead of serving a WebSocket.
     fn is_of_request(&self) -> bool {
@@ -292,14 +293,33 @@ impl Suspended {
 
     /// The coroutine has returned, in its task.
     fn returned(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<After> {
-        let context = self.context.as_ref().filter(|_| !self.is_in_task);
-        self.completion.returned(py, context, value)
+        self.complete(py, |completion, context| {
+            completion.returned(py, context, value)
+        })
     }
 
     /// The coroutine has raised, in its task.
     fn raised(&mut self, py: Python<'_>, error: PyErr) -> PyResult<After> {
-        let context = self.context.as_ref().filter(|_| !self.is_in_task);
-        self.completion.raised(py, context, error)
+        self.complete(py, |completion, context| {
+            completion.raised(py, context, error)
+        })
+    }
+
+    /// Acts on the coroutine's end in its context, as asyncio does. Should that be entered already, the exchange ends nevertheless.
+    fn complete(
+        &mut self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut dyn Completion, Option<&Py<PyAny>>) -> PyResult<After>,
+    ) -> PyResult<After> {
+        let beside_task = self.context_beside_task().map(|it| it.clone_ref(py));
+        let entered = beside_task.filter(|it| ffi::enter_context(it.bind(py)).is_ok());
+        let after = act(&mut self.completion, self.context.as_ref());
+        if let Some(entered) = entered
+            && let Err(error) = ffi::exit_context(entered.bind(py))
+        {
+            error.write_unraisable(py, None);
+        }
+        after
     }
 
     /// Runs the coroutine up to its next suspension, in a context, or in the current one.

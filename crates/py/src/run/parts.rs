@@ -46,8 +46,19 @@ impl ResponseParts {
 
     /// Closes a generator; other iterators have nothing to close.
     pub(crate) fn close(&self, py: Python<'_>) {
+        self.close_with(py, |close| {
+            run_in(self.context.bind(py), || close.call0(py))
+        });
+    }
+
+    /// The same in the current context, which is that of the handler.
+    pub(crate) fn close_here(&self, py: Python<'_>) {
+        self.close_with(py, |close| close.call0(py));
+    }
+
+    fn close_with(&self, py: Python<'_>, call: impl FnOnce(Py<PyAny>) -> PyResult<Py<PyAny>>) {
         if let Ok(close) = self.iterator.getattr(py, "close")
-            && let Err(error) = run_in(self.context.bind(py), || close.call0(py))
+            && let Err(error) = call(close)
         {
             error.write_unraisable(py, Some(self.iterator.bind(py)));
         }

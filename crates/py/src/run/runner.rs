@@ -59,13 +59,16 @@ impl Runner {
     #[inline]
     pub(crate) fn call_ends(&mut self, py: Python<'_>) {
         self.is_calling = false;
-        self.contexts.ended(py);
+        if self.contexts.ended(py) {
+            self.tasks.retire(py);
+        }
     }
 
     /// State that a panicked call left on the task and in the context must not reach the next call.
     #[cold]
     fn forget_panicked(&mut self, py: Python<'_>) {
         self.tasks.retire(py);
+        self.contexts.task_retires();
         self.contexts.discard(py);
     }
 
@@ -234,6 +237,7 @@ impl Runner {
     /// The server stops.
     pub(crate) fn stop(&mut self, py: Python<'_>) {
         self.tasks.retire(py);
+        self.contexts.task_retires();
         self.contexts.leave(py);
     }
 }
