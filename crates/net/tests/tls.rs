@@ -171,7 +171,9 @@ fn what_the_socket_does_not_accept_is_owed() {
     let mut received = Vec::new();
     let mut has_owed = false;
     while received.len() < sent.len() {
-        match pair.server.send(&sent[accepted..]) {
+        let rest = &sent[accepted..];
+        let (first, second) = rest.split_at(rest.len().min(150_000));
+        match pair.server.send_parts(&[first, second]) {
             Sent::Bytes(count) => accepted += count,
             Sent::Broken(error) => panic!("{error}"),
         }
@@ -543,6 +545,29 @@ fn short_content_is_one_record_and_long_content_starts_with_short_ones() {
     let first = sent(65_536);
     assert!(first.len() == 47 && first.iter().all(|length| *length <= 1400 + overhead));
     assert_eq!(sent(65_536), [16_384 + overhead; 4]);
+}
+
+#[test]
+fn parts_are_encrypted_from_where_they_are_and_sent_together() {
+    let mut pair = Pair::new(&[]).shake_hands();
+    pair.turn_client().expect("works");
+    let part = content(65_536);
+    let parts = [b"10000\r\n", &part[..], b"", b"\r\n"];
+    let overhead = 5 + 1 + 16;
+    for records in [1 + 47 + 1, 1 + 4 + 1] {
+        assert!(matches!(
+            pair.server.send_parts(&parts),
+            Sent::Bytes(65_545)
+        ));
+        let mut sent = vec![0; 300_000];
+        let count = pair.socket.read(&mut sent).expect("works");
+        let lengths = record_lengths(&sent[..count]);
+        assert_eq!(lengths.len(), records);
+        assert_eq!(
+            (lengths[0], lengths[records - 1]),
+            (7 + overhead, 2 + overhead)
+        );
+    }
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod admission;
 mod content;
 mod deadlines;
 mod file;
+mod held;
 mod holding;
 mod input;
 mod output;
@@ -197,7 +198,7 @@ impl H1 {
         self.settle(turn)
     }
 
-    /// Executes a command that a handler posted. Nothing is sent before [`H1::settle`].
+    /// Executes a command that a handler posted. Nothing is sent before [`H1::settle`], except as [`held`] says.
     pub(crate) fn obey<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,

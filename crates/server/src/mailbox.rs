@@ -43,7 +43,7 @@ pub enum Command {
     Stream(Response),
     /// A part of the content.
     Write(Vec<u8>),
-    /// As `Write`, copied from where the application has it to where it is sent from.
+    /// As `Write`, from where the application has it: copied once, to where it is sent from, or encrypted there.
     WriteHeld(Box<dyn HeldPart>),
     /// A part of the content, taken from a file. Only after `Begin`.
     WriteFile(FilePart),

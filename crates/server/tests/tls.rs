@@ -172,6 +172,34 @@ fn a_long_response_waits_for_a_client_that_does_not_read() {
 }
 
 #[test]
+fn parts_of_a_stream_keep_their_order_whether_the_socket_accepts_them_or_not() {
+    let mut server = Server::new();
+    let mut client = Client::ready(&mut server);
+    client.send(&(get("/later") + &get("/after")));
+    server.settle();
+    let id = server.exchange("/later");
+    server.post(id, Command::Begin(response(200, "")));
+    let mut expected = String::new();
+    for number in 10..50 {
+        let part = number.to_string().repeat(0x8000);
+        expected += &format!("10000\r\n{part}\r\n");
+        let command = match number % 4 {
+            0 => Command::Write(part.into()),
+            _ => Command::WriteHeld(Box::new(Vec::from(part))),
+        };
+        server.post(id, command);
+        if number % 3 == 0 {
+            server.settle();
+        }
+    }
+    server.post(id, Command::Finish);
+    let text = client.expect(&mut server, "/after");
+    let (_, content) = text.split_once("\r\n\r\n").expect("a head");
+    let (content, _) = content.split_at(expected.len() + 5);
+    assert!(content == expected + "0\r\n\r\n");
+}
+
+#[test]
 fn a_client_that_reads_nothing_is_reset_in_time() {
     let (mut server, now_ms) = Server::with_manual_clock(|config| {
         config.timeouts.write_timeout_ms = 1000;

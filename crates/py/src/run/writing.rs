@@ -8,7 +8,8 @@ use super::awaitable::{LoopTurn, Writing};
 use super::exchanges::{Exchanges, STREAM_AHEAD_BYTES, wake_all};
 use super::memory::copy;
 
-/// A part of at least this length is posted as it is, and copied once, to where it is sent from (bench: tls-http2, stream).
+/// A part of at least this length is posted as it is, and copied once, to where it is sent from; or not at all, if TLS can encrypt it from
+/// where it is (bench: tls-http2, stream).
 const HELD_BYTES_MIN: usize = 16 * 1024;
 
 /// A part in Python's memory.

@@ -37,6 +37,7 @@ impl H1 {
         };
         let is_last = index + 1 == self.queue.len();
         let is_end = turn.context.is_draining() || !self.is_content_settled();
+        let is_sent = self.send_held(turn, index, &command);
         let Some(queued) = self.queue.get_mut(index) else {
             return;
         };
@@ -44,7 +45,11 @@ impl H1 {
         if queued.exchange.progress == Progress::Waiting && is_final && is_last && is_end {
             queued.encoding.framing.persistent = false;
         }
-        let lacking = queued.make_room(&command);
+        let lacking = match is_sent {
+            Ok(true) => return,
+            Ok(false) => queued.make_room(&command),
+            Err(lack) => Err(lack),
+        };
         let command = match lacking {
             Ok(()) => command,
             Err(NoMemory(bytes)) => {

@@ -14,7 +14,7 @@ use crate::response::{FilePart, NO_MEMORY, Response};
 /// Upper bound of a head's length without its field section.
 const FRAMING_BYTES: usize = 512;
 /// Upper bound of a chunk's length without its data.
-const CHUNK_BYTES: usize = 32;
+pub(super) const CHUNK_BYTES: usize = 32;
 
 /// An exchange in its connection's queue. What it has written waits for the responses before it.
 pub(super) struct Queued {
@@ -160,6 +160,17 @@ impl Encoding {
             Delimiter::End | Delimiter::Frames => true,
         };
         is_bare && is_first && bytes >= MOVED_BYTES_MIN
+    }
+
+    /// Frames a part of `bytes` that is sent from where it is: appends what precedes it to `head`, and returns how much of it is admitted
+    /// and what follows it.
+    pub(super) fn frame(&mut self, head: &mut Vec<u8>, bytes: usize) -> (usize, &'static [u8]) {
+        let admitted = self.delimiter.admit(bytes as u64);
+        if self.delimiter != Delimiter::Chunks || admitted == 0 {
+            return (admitted as usize, b"");
+        }
+        wire::push_chunk_head(head, admitted);
+        (bytes, b"\r\n")
     }
 }
 

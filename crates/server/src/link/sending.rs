@@ -81,6 +81,18 @@ impl Link {
         result
     }
 
+    /// Sends parts that follow each other from where they are. Returns how many bytes the socket has accepted: none on a broken connection,
+    /// which the next flush detects.
+    pub(crate) fn send_parts(&mut self, context: &mut Context, parts: &[&[u8]]) -> usize {
+        self.note_arrival();
+        let sent = self.transport.send_parts(parts);
+        let Ok(count) = self.accepted(context, sent) else {
+            return 0;
+        };
+        self.took(context, count);
+        count
+    }
+
     /// Keeps the context's send buffer until the socket has room.
     fn hold(&mut self, context: &mut Context) -> Result<(), Broken> {
         let result = match &mut self.sending {
