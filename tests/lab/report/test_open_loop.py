@@ -78,6 +78,61 @@ def test_a_curve_has_a_point_for_each_rate(result: Result) -> None:
     assert {each.offered_per_s for each in common["bolide-wsgi"]} == {5_000.0, 9_000.0}
 
 
+def _rounds(result: Result, key: tuple[str, str], rates: list[float]) -> Result:
+    """Return the result with these rounds of a figure, each with its own p99."""
+    figure = result.open_loop[key]
+    trials = [
+        msgspec.structs.replace(
+            figure.trials[0],
+            round=number,
+            requests_per_s=rate,
+            latency_us={"p50": 100.0, "p99": 1000.0 * number, "max": 9e5},
+            histogram=[(1000.0 * number, 1000)],
+        )
+        for number, rate in enumerate(rates, 1)
+    ]
+    found = result.open_loop | {key: replace(figure, trials=trials)}
+    return replace(result, open_loop=found)
+
+
+def test_latencies_of_a_rate_are_those_of_the_rounds_in_which_it_was_served(result: Result) -> None:
+    key = ("open-own50-bolide", "bolide-wsgi")
+    found = _rounds(result, key, [50_000.0, 49_600.0, 44_800.0])
+    [curve] = [c for c in open_loop.curves(found, "own") if c.contestant.name == key[1]]
+    point = curve.points[0]
+    assert point.is_served and point.lost == 1
+    assert (point.latency_us["p99"] or 0) < 2100
+    assert point.p99_us and (point.p99_us.low, point.p99_us.high) == (1000.0, 2000.0)
+    rows = {line.name: line.cells for line in open_loop.tables(found)[0][1].lines}
+    assert rows[key[1]][1].under == "50,000/s, 1 ms to 2 ms"
+    assert rows[key[1]][1].title.endswith("; 1 round was not served")
+    mostly = _rounds(result, key, [50_000.0, 44_600.0, 44_800.0])
+    rows = {line.name: line.cells for line in open_loop.tables(mostly)[0][1].lines}
+    assert (rows[key[1]][1].text, rows[key[1]][1].value) == ("90 % served", None)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ("neither", "the generator was the limit of p99 < 10ms: the server may do more"),
+        ("server-bound", "the server met p99 < 10ms up to this rate, and had no processor time"),
+        ("generator-bound", "the generator had no processor time left, so the server may do more"),
+    ],
+)
+def test_what_ended_a_search_is_what_had_no_processor_time(
+    verdict: str, said: str, result: Result
+) -> None:
+    key = ("find-bolide", "bolide-wsgi")
+    figure = result.open_loop[key]
+    own = ["the generator was the limit of p99 < 10ms: the server may do more"]
+    trials = [
+        msgspec.structs.replace(each, verdict=verdict, evidence=own) for each in figure.trials
+    ]
+    found = result.open_loop | {key: replace(figure, trials=trials)}
+    last = open_loop.tables(replace(result, open_loop=found))[-1][1]
+    assert last.lines[0].cells[2].text.startswith(said)
+
+
 def test_rates_that_were_offered_are_no_result(result: Result) -> None:
     assert {workload for workload, _ in result.figures} == {BASE.name}
     assert [each.workloads for each in result.groups] == [[BASE]]

@@ -102,6 +102,31 @@ def _drawn_anew() -> list[Record]:
     return found
 
 
+def test_races_that_were_mostly_noisy_decide_nothing(tmp_path: Path) -> None:
+    def noisy(records: list[Record], rounds: int) -> list[Record]:
+        return [
+            msgspec.structs.replace(each, verdict="noisy")
+            if isinstance(each, Trial) and each.failure is None and each.round < rounds
+            else each
+            for each in records
+        ]
+
+    base = str(sample_race.write(tmp_path / "base", sample_race.records()))
+    slower = sample_race.records(factor=0.8)
+    some, most = (
+        str(sample_race.write(tmp_path / f"{rounds}", noisy(slower, rounds))) for rounds in (3, 4)
+    )
+    done = run(base, some, "--only", "bolide-asgi")
+    assert done.exit_code == 1
+    assert "slower, noisy" in done.stdout
+    assert "trials were noisy: other work took processor time" in done.stdout
+    done = run(base, most, "--only", "bolide-asgi", "--json")
+    rows = json.loads(done.stdout)
+    assert {(each["verdict"], each["is_noisy"]) for each in rows} == {("unknown", True)}
+    assert done.exit_code == 0
+    assert "This race decides nothing." in done.stderr
+
+
 def test_the_correction_is_for_the_rows_that_are_compared(folders: dict[str, str]) -> None:
     def values(*only: str) -> dict[tuple[str, str], float]:
         done = run(folders["base"], folders["slower"], "--json", *only)

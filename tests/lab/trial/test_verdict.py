@@ -27,6 +27,8 @@ def seen(**more: Any) -> Observation:
         "requests_per_s": 10_000.0,
         "served": None,
         "in_flight": 100.0,
+        "waiting_s": 0.01,
+        "p99_us": 12_000.0,
         "server": ServerUse(cpu_share=more.pop("server_share", 0.5)),
         "server_cpus": 1,
         "load_cpus": 1,
@@ -60,6 +62,30 @@ def test_a_calm_trial_has_no_limit() -> None:
 def test_server_bound(share: float, cpus: int, verdict: str, sentence: str) -> None:
     found = judge(seen(server_share=share, server_cpus=cpus))
     assert found == (verdict, [sentence, GENERATOR])
+
+
+def test_a_server_that_stopped_before_the_end_has_no_figure() -> None:
+    verdict, evidence = judge(seen(waiting_s=0.13))
+    assert verdict == "errors"
+    assert evidence[0] == (
+        "stalled: most connections had no response in the last 0.1 s of 1.0 s, and 99 % of those"
+        " before took 12.0 ms at most"
+    )
+    # A queue is as long as its requests take, and the end of a short wait is none.
+    for calm in ({"waiting_s": 0.13, "p99_us": 14_000.0}, {"waiting_s": 0.09, "p99_us": 100.0}):
+        assert judge(seen(**calm))[0] == "neither"
+    assert judge(seen(waiting_s=0.5, rate_per_s=10_000.0))[0] == "neither"
+
+
+@pytest.mark.parametrize(("share", "cpus"), [(1.06, 1), (2.2, 2)])
+def test_a_server_that_used_more_processors_than_its_own_has_no_figure(
+    share: float, cpus: int
+) -> None:
+    verdict, evidence = judge(seen(server_share=share, server_cpus=cpus))
+    of = "1 processor" if cpus == 1 else "2 processors"
+    assert verdict == "errors"
+    assert evidence[0] == f"the server used {share:.2f} of {of}: it ran on others too"
+    assert judge(seen(server_share=1.04 * cpus, server_cpus=cpus))[0] == "server-bound"
 
 
 def test_interrupts_that_are_no_process_are_time_of_the_side_that_they_interrupt() -> None:

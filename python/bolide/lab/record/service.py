@@ -27,6 +27,16 @@ ERROR_SHARE_MAX = 0.0001
 """Share of failed requests above which there is no figure."""
 NO_RESPONSE = ("timeout", "connect", "refused")
 """Classes of errors of connections that are not served; others are wrong responses to them."""
+WRONG_RESPONSES = (
+    "short",
+    "long",
+    "malformed",
+    "wrong_status",
+    "wrong_body",
+    "unexpected_bytes",
+    "early_response",
+)
+"""Classes of errors of responses that are not the right ones."""
 BUSY_SHARE_MIN = 0.4
 """Share of a processor, which the server may use the rest of, from which a tool is busy."""
 TIMES_BATCHES = ("wrk",)
@@ -164,6 +174,20 @@ def starved_in(found: Trial, workload: Workload) -> str:
         errors=found.errors,
         is_tool_busy=is_busy(found.generator, found.seconds),
     )
+
+
+def refutation(found: Trial, workload: Workload) -> str:
+    """Return why no tool's figure of this load counts: starved connections, or wrong responses.
+
+    Timeouts and refused connections refute nothing: another tool may wait longer.
+    """
+    if starved_here := starved_in(found, workload):
+        return starved_here
+    wrong = {name: found.errors.get(name, 0) for name in WRONG_RESPONSES}
+    if sum(wrong.values()) <= ERROR_SHARE_MAX * responses_of(found):
+        return ""
+    classes = ", ".join(f"{name} {count:,}" for name, count in wrong.items() if count)
+    return f"responses are wrong: {classes}"
 
 
 def impossible(published: Published, workload: Workload) -> str:

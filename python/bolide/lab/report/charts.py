@@ -132,6 +132,8 @@ def _latency_at_rates(result: Result, colours: dict[str, str]) -> Chart | None:
             lines.Point(
                 each.offered_per_s,
                 each.latency_us.get("p99") if each.is_served else None,
+                each.p99_us and each.p99_us.low,
+                each.p99_us and each.p99_us.high,
                 is_noisy=each.is_noisy,
             )
             for each in curve.points

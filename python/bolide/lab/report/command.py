@@ -69,6 +69,8 @@ def compare(
     the paired rounds finds it, corrected for the number of rows. In what else the races differ is
     reported too.
 
+    A row of which most rounds were noisy is unknown: other work took processor time.
+
     The exit code is 1 if something is slower or fails, 2 for invalid arguments, otherwise 0.
     """
     from bolide.lab.report.conditions import check_loads, differences
@@ -94,6 +96,9 @@ def compare(
         click.echo("\n".join(_page(found)))
     if not is_relative:
         click.echo(_of_drift(drift(one, two)), err=as_json)
+    for name, race in (("A", one), ("B", two)):
+        if race.warning:
+            click.echo(f"{name}: {race.warning}", err=as_json)
     if others := differences(one, two, found):
         click.echo(
             f"B differs from A, which may look like a change: {'; '.join(others)}", err=as_json
@@ -120,7 +125,7 @@ def _page(found: list[Change]) -> list[str]:
                 f"{ratio.middle:.3f}" if ratio else quantity.NONE,
                 quantity.NONE if each.p_value is None else f"{each.p_value:.3f}",
                 ends,
-                each.verdict,
+                f"{each.verdict}, noisy" if each.is_noisy else each.verdict,
             )
         )
     columns = range(len(rows[0]))
@@ -143,7 +148,10 @@ def _page(found: list[Change]) -> list[str]:
     if labels := sorted({each.ratio.label for each in found if each.ratio and each.ratio.label}):
         lines.append(f"interval of B/A: {', '.join(labels)}")
     if any(each.verdict == UNKNOWN for each in found):
-        lines.append(f"unknown: the test needs {ROUNDS_MIN} rounds that both races have")
+        lines.append(
+            f"unknown: the test needs {ROUNDS_MIN} rounds that both races have, and most of them"
+            " quiet"
+        )
     return lines
 
 

@@ -46,6 +46,8 @@ class Change:
     """Probability of a row that differs as much if none of all rows differed; None if there are
     fewer than ROUNDS_MIN common rounds."""
     is_relative: bool
+    is_noisy: bool
+    """Whether other work took processor time in a round of either race."""
     verdict: str
 
     @property
@@ -132,6 +134,7 @@ def _change(
         ratio=ratio,
         p_value=p_value,
         is_relative=is_relative,
+        is_noisy=one.is_noisy or two.is_noisy,
         verdict=_verdict(one, two, ratio, p_value, threshold),
     )
 
@@ -149,7 +152,7 @@ def _verdict(
         return FAILS
     if after.valid and not before.valid:
         return WORKS
-    if ratio is None or p_value is None:
+    if ratio is None or p_value is None or before.is_mostly_noisy or after.is_mostly_noisy:
         return UNKNOWN
     if p_value <= LEVEL and ratio.middle > 1 + threshold:
         return FASTER

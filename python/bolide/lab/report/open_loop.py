@@ -12,9 +12,14 @@ from bolide.lab.record.schema import Contestant, Workload
 from bolide.lab.report import quantity
 from bolide.lab.report.summary import Figure, Result
 from bolide.lab.report.table import NOISY, Cell, Line, Table
+from bolide.lab.stats.interval import Interval
 
-ACHIEVED_SHARE_MIN = 0.99
-"""A server that achieved less of the offered rate did not serve it."""
+ENDS = {
+    "noisy": "other work on these processors, so the server may do more",
+    "server-bound": "the server met {} up to this rate, and had no processor time left",
+    "generator-bound": "the generator had no processor time left, so the server may do more",
+}
+"""What ended a search, by its verdict; otherwise its tool says it."""
 CAPTIONS = {
     "own": "p99 from the intended start, at shares of each contestant's own maximum",
     "common": "p99 from the intended start, at shares of the lowest maximum of all",
@@ -29,14 +34,16 @@ class Point:
     offered_per_s: float
     achieved_per_s: float
     latency_us: dict[str, float | None]
+    """Percentiles over the responses of the rounds in which the rate was served."""
+    p99_us: Interval | None
+    """The p99 of these rounds."""
     verdict: str
+    is_served: bool
+    """Whether the server kept up with the offered rate in most rounds."""
+    lost: int = 0
+    """Rounds in which it did not."""
     is_noisy: bool = False
     """Whether other work took processor time in a round."""
-
-    @property
-    def is_served(self) -> bool:
-        """Whether the server kept up with the offered rate."""
-        return self.achieved_per_s >= ACHIEVED_SHARE_MIN * self.offered_per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +62,23 @@ def curves(result: Result, rate_of: Literal["own", "common"]) -> list[Curve]:
             if name != workload.name or figure.rate is None or figure.offered_per_s is None:
                 continue
             curve = found.setdefault(contestant, Curve(figure.contestant, []))
-            curve.points.append(
-                Point(
-                    share=workload.rate_share or 0.0,
-                    offered_per_s=figure.offered_per_s,
-                    achieved_per_s=figure.rate.middle,
-                    latency_us=figure.latency_us,
-                    verdict=figure.verdict,
-                    is_noisy=figure.is_noisy,
-                )
-            )
+            curve.points.append(_point(figure, figure.rate.middle, figure.offered_per_s))
     return list(found.values())
+
+
+def _point(figure: Figure, achieved_per_s: float, offered_per_s: float) -> Point:
+    served = figure.of_served_rounds
+    return Point(
+        share=figure.workload.rate_share or 0.0,
+        offered_per_s=offered_per_s,
+        achieved_per_s=achieved_per_s,
+        latency_us=served.latency_us,
+        p99_us=served.over_rounds(lambda each: (each.latency_us or {}).get("p99")),
+        verdict=figure.verdict,
+        is_served=len(served.valid) > len(figure.trials) / 2,
+        lost=len(figure.trials) - len(served.valid),
+        is_noisy=figure.is_noisy,
+    )
 
 
 def searches(result: Result) -> list[Figure]:
@@ -98,7 +111,10 @@ def _table(result: Result, rate_of: Literal["own", "common"]) -> Table:
         lines.append(
             Line([Cell(curve.contestant.title, kind="contestant"), *cells], curve.contestant.name)
         )
-    note = "Below each latency: the offered rate. A rate that was not served has no latency."
+    note = (
+        "Below each latency: the offered rate, and the p99 of single rounds. A rate that was not"
+        " served in most rounds has no latency; single rounds in which it was not do not count."
+    )
     columns = ["contestant", *(quantity.share(each) for each in shares)]
     names = tuple(each.name for each in _workloads(result, rate_of))
     return Table(columns, lines, {}, note, workloads=("", *names))
@@ -117,6 +133,10 @@ def _cell(point: Point | None) -> Cell:
         return Cell(f"{share} served", None, said, "num bad", under)
     value = point.latency_us.get("p99")
     title = f"p50 {quantity.time_us(point.latency_us.get('p50'))}"
+    if point.lost:
+        title += f"; {point.lost} {'rounds were' if point.lost > 1 else 'round was'} not served"
+    if (rounds := point.p99_us) and rounds.low is not None and rounds.high is not None:
+        under += f", {quantity.time_us(rounds.low)} to {quantity.time_us(rounds.high)}"
     return Cell(quantity.time_us(value), value, title, "num", under)
 
 
@@ -138,8 +158,12 @@ def _found(searched: list[Figure]) -> Table:
 
 
 def _end_of(figure: Figure) -> str:
-    """Return what ended a search; a limit is named only if the machine was quiet."""
-    if figure.rate is not None and figure.verdict == "noisy":
-        return "other work on these processors, so the server may do more"
+    """Return what ended a search; a limit is named only if the machine was quiet.
+
+    The processor time that both had left says more than the tool does of itself: one that was late
+    on a processor of its own with time left waited for the server's.
+    """
+    if figure.rate is not None and figure.verdict in ENDS:
+        return ENDS[figure.verdict].format(figure.workload.finds)
     said = [each for each in figure.reasons if figure.workload.finds in each]
     return (said or figure.reasons or [""])[0]

@@ -136,7 +136,7 @@ def facts_of(race: Race) -> list[tuple[str, str]]:
     tools = {f"{tool_title(t.tool)} {t.tool_version or ''}".strip() for t in trials}
     cores = f"{machine.cpus} × " if machine.cpus else ""
     return [
-        ("Measured", machine.started_at.replace("T", " ")[:16] + " UTC"),
+        ("Measured", race.measured_at),
         *found,
         ("Tools", ", ".join(sorted(tools))),
         ("Processor", f"{cores}{machine.cpu_model or 'unknown'}"),
@@ -210,7 +210,7 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
         ("Virtualisation", machine.virtualisation or "none known"),
         ("Python", machine.python),
         ("Bolide", _build_of(machine)),
-        ("Started", machine.started_at),
+        ("Last started", machine.started_at),
     ]
 
 

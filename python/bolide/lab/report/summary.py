@@ -6,8 +6,8 @@ It has medians over rounds, ratios of the same rounds, and merged histograms. It
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 
@@ -31,6 +31,10 @@ from bolide.lab.stats.ratio import by_round, by_start, deviation, start_of
 
 NOISY_SHARE_MAX = 0.2
 """Share of noisy trials above which the report begins with a warning."""
+ACHIEVED_SHARE_MIN = 0.99
+"""A server that achieved less of an offered rate did not serve it."""
+CHECKING_TOOL = "bolide"
+"""The tool that counts the responses of each connection, and compares each with the right one."""
 RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
 
@@ -43,11 +47,13 @@ class Figure:
     trials: Sequence[Trial]
     turns: int = 1
     """Trials of each round, in which the server is started once; `Trial.round` counts them."""
+    refuted: str = ""
+    """Why this tool's figure does not count: what `bolide load` found in the same load."""
 
     @cached_property
     def valid(self) -> list[Trial]:
         """The trials with figures; none if at least half of the rounds have none."""
-        return valid_of(self.trials, self.workload)
+        return [] if self.refuted else valid_of(self.trials, self.workload)
 
     @cached_property
     def by_turn(self) -> dict[int, float]:
@@ -100,6 +106,15 @@ class Figure:
                 # The middle of the last bucket may be above the maximum.
                 found[name] = value and min(value, found["max"] or value)
         return found
+
+    @cached_property
+    def of_served_rounds(self) -> Figure:
+        """The rounds of an open loop in which the server kept up with the offered rate.
+
+        Latencies of other rounds are those of a queue that grew until the end.
+        """
+        served = [each for each in self.trials if _is_served(each)]
+        return replace(self, trials=served)
 
     @cached_property
     def offered_per_s(self) -> float | None:
@@ -217,7 +232,7 @@ class Figure:
             return "failed"
         if self.valid:
             return Counter(each.verdict for each in self.valid).most_common(1)[0][0]
-        if any(service.starved_in(each, self.workload) for each in self.trials):
+        if self.refuted or any(service.starved_in(t, self.workload) for t in self.trials):
             return "errors"
         return Counter(each.verdict for each in self.trials).most_common(1)[0][0]
 
@@ -243,6 +258,11 @@ class Figure:
         return any(each.verdict == "noisy" for each in self.valid)
 
     @cached_property
+    def is_mostly_noisy(self) -> bool:
+        """Whether that was so in most rounds: then the figure decides nothing."""
+        return sum(each.verdict == "noisy" for each in self.valid) > len(self.valid) / 2
+
+    @cached_property
     def marks(self) -> list[str]:
         """What to know before relying on the figure."""
         found = []
@@ -264,13 +284,17 @@ class Figure:
         failures = [f"{t.failure.class_}: {t.failure.message}" for t in self.trials if t.failure]
         starved = [service.starved_in(each, self.workload) for each in self.trials]
         evidence = [text for each in self.trials for text in each.evidence]
-        found = [*failures, *starved, *evidence, self.contradiction]
+        found = [self.refuted, *failures, *starved, *evidence, self.contradiction]
         return list(dict.fromkeys(each for each in found if each))
 
     @property
     def reason(self) -> str:
         """The first of the reasons, for a figure without a rate."""
         return self.reasons[0] if self.reasons else "no correct response"
+
+
+def _is_served(found: Trial) -> bool:
+    return (found.requests_per_s or 0) >= ACHIEVED_SHARE_MIN * (found.offered_per_s or 0)
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -412,8 +436,19 @@ class Race:
     """All results in a folder."""
 
     machine: Machine | None
+    """As it was when the race was continued last."""
     contestants: list[Contestant]
     results: list[Result]
+    sessions: Sequence[str] = ()
+    """When the race was started, and each time it was continued."""
+
+    @property
+    def measured_at(self) -> str:
+        """When the race was run, also in several sessions; "" if that is not recorded."""
+        times = [f"{each.replace('T', ' ')[:16]} UTC" for each in self.sessions]
+        if len(times) <= 1:
+            return "".join(times)
+        return f"{times[0]} to {times[-1]}, in {len(times)} sessions"
 
     @property
     def trials(self) -> list[Trial]:
@@ -454,12 +489,14 @@ class Race:
 def gather(records: Iterable[Record]) -> Race:
     """Group the records; of duplicates, also of rounds, the last one applies."""
     machine: Machine | None = None
+    sessions: list[str] = []
     contestants: dict[str, Contestant] = {}
     studies: dict[str, Study] = {}
     trials: dict[str, dict[tuple[str, str], dict[int, Trial]]] = {}
     for each in records:
         if isinstance(each, Machine):
             machine = each
+            sessions.append(each.started_at)
         elif isinstance(each, Contestant):
             contestants[each.name] = each
         elif isinstance(each, Study):
@@ -473,7 +510,8 @@ def gather(records: Iterable[Record]) -> Race:
         closed = {key: each for key, each in every.items() if not each.workload.maximum}
         opened = {key: each for key, each in every.items() if each.workload.maximum}
         results.append(Result(study, closed, opened))
-    return Race(machine, list(contestants.values()), [each for each in results if each.figures])
+    measured = [each for each in results if each.figures]
+    return Race(machine, list(contestants.values()), measured, sessions)
 
 
 def _figures(
@@ -482,10 +520,27 @@ def _figures(
     trials: dict[tuple[str, str], dict[int, Trial]],
 ) -> dict[tuple[str, str], Figure]:
     workloads = {each.name: each for each in study.workloads}
-    return {
+    figures = {
         (workload, name): Figure(
             workloads[workload], contestants[name], list(found.values()), study.turns
         )
         for (workload, name), found in trials.items()
         if workload in workloads and name in contestants
     }
+    return {
+        key: replace(figure, refuted=_refuted(figure, figures)) for key, figure in figures.items()
+    }
+
+
+def _refuted(figure: Figure, figures: Mapping[tuple[str, str], Figure]) -> str:
+    """Return what `bolide load` found in the same load; "" if it has a figure or found nothing.
+
+    Other tools see neither which connections are served nor whether a response is the right one.
+    """
+    load = figure.workload.name.removesuffix(figure.workload.tool)
+    checked = figures.get((f"{load}{CHECKING_TOOL}", figure.contestant.name))
+    if figure.workload.tool == CHECKING_TOOL or checked is None or checked.valid:
+        return ""
+    found = [service.refutation(each, checked.workload) for each in checked.trials]
+    said = next((each for each in found if each), "")
+    return f"bolide load found that {said}" if said else ""

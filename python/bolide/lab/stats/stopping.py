@@ -16,12 +16,13 @@ _Z = 1.96
 def is_narrow(values: Sequence[float], share: float) -> bool:
     """Whether the median's interval reaches at most a share of it to either side.
 
-    A range of fewer than ROUNDS_MIN values is no interval, however narrow it is.
+    A range of fewer than ROUNDS_MIN values is no interval, however narrow it is. An interval that
+    is narrow although the values vary too much for that is so by chance.
     """
     found = median_interval(values)
     if found is None or found.is_range or found.reach is None:
         return False
-    return found.reach <= share
+    return found.reach <= share and len(values) >= rounds_needed(values, share)
 
 
 def rounds_needed(values: Sequence[float], share: float) -> int:

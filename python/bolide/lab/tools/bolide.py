@@ -80,6 +80,7 @@ class Bolide(Tool):
                 requests_sent=report.get("requests_sent"),
                 run_bytes=report.get("run_bytes_received"),
                 served=dict(report["connections_served"]),
+                waiting_s=_waiting_s(report["unfinished_us"], load),
                 remarks=remarks,
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
@@ -130,6 +131,16 @@ def _of_handshakes(report: dict[str, Any], load: Load) -> str:
     if other <= (full + resumed) * OTHER_HANDSHAKES_SHARE_MAX + load.connections:
         return ""
     return f"{full:,} handshakes were full and {resumed:,} resumed, not all {load.tls}"
+
+
+def _waiting_s(ages_us: list[list[float]], load: Load) -> float | None:
+    """Return for how long half of what the connections can have in flight had waited at the end."""
+    count = 0.0
+    for age_us, requests in sorted(ages_us, reverse=True):
+        count += requests
+        if count >= load.connections * load.pipeline_depth * load.streams / 2:
+            return age_us / 1e6
+    return None
 
 
 def _of_search(found: dict[str, Any], load: Load) -> list[str]:

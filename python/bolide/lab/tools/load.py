@@ -88,6 +88,8 @@ class Reading:
     """Bytes received from the tool's start to its end."""
     served: dict[str, Any] | None = None
     """How evenly connections were served: fields of `schema.Served`; None if not counted."""
+    waiting_s: float | None = None
+    """For how long half of all connections, or more, had waited for a response at the end."""
     remarks: list[str] = field(default_factory=list)
     """What is misleading in this output, one sentence each."""
 

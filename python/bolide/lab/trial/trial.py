@@ -443,6 +443,8 @@ class Run:
                 requests_per_s=reading.requests_per_s,
                 served=served,
                 in_flight=flying,
+                waiting_s=reading.waiting_s,
+                p99_us=(reading.latency_us or {}).get("p99"),
                 server=used.server,
                 server_cpus=len(self._server_cpus),
                 load_cpus=len(self._conditions.load_cpus),

@@ -23,6 +23,13 @@ OTHERS_SHARE_MAX = 0.1
 MEMORY_WAITED_SHARE_MAX = 0.05
 STALLED_REQUESTS = 2
 IDLE_SHARE_MAX = 0.1
+STALL_SHARE_MIN = 0.1
+"""Share of the trial for which most connections waited at its end, from which on it is a stall."""
+STALL_FACTOR = 10
+"""A stall is so many times as long as 99 % of the responses took; a queue is not."""
+SERVER_SHARE_MAX = 1.05
+"""Share of the server's processors; a server that used more of them ran on others. Samples of its
+busiest time are exact to 2 %."""
 PORTS_SHARE_MAX = 0.5
 
 
@@ -39,6 +46,9 @@ class Observation:
     served: Served | None
     in_flight: float | None
     """Connections with a request in flight, by Little's law."""
+    waiting_s: float | None
+    """For how long half of the connections had waited for a response at the end, if known."""
+    p99_us: float | None
     server: ServerUse
     server_cpus: int
     load_cpus: int
@@ -57,8 +67,9 @@ def judge(seen: Observation) -> tuple[Verdict, list[str]]:
     """Return the verdict, with the evidence for it and for doubts about the figure."""
     evidence = [*_limits(seen), *_noise(seen), *_queues(seen), *_service(seen)]
     total = seen.ok + seen.failed
-    if no_figure := _stalled(seen) or _impossible(seen) or _starved(seen):
-        return "errors", [no_figure, *evidence]
+    for reason in (_stalled, _silent, _impossible, _escaped, _starved):
+        if no_figure := reason(seen):
+            return "errors", [no_figure, *evidence]
     if not total:
         return "errors", ["no request got a response", *evidence]
     if not seen.ok or seen.failed / total > service.ERROR_SHARE_MAX:
@@ -142,6 +153,20 @@ def _stalled(seen: Observation) -> str:
     return ""
 
 
+def _silent(seen: Observation) -> str:
+    """Detect a server that stopped responding before the end, whose rate is that until then."""
+    waited_s, p99_us = seen.waiting_s or 0.0, seen.p99_us
+    is_short = waited_s < STALL_SHARE_MIN * seen.seconds
+    if service.is_open_loop(seen.workload) or not p99_us or is_short:
+        return ""
+    if waited_s * 1e6 < STALL_FACTOR * p99_us:
+        return ""
+    return (
+        f"stalled: most connections had no response in the last {waited_s:.1f} s of"
+        f" {seen.seconds:.1f} s, and 99 % of those before took {p99_us / 1000:,.1f} ms at most"
+    )
+
+
 def _impossible(seen: Observation) -> str:
     """Detect that a tool counts responses from before its clock started."""
     worked_s = seen.server.cpu_s or 0.0
@@ -151,6 +176,14 @@ def _impossible(seen: Observation) -> str:
         f"the server worked {worked_s:.1f} s on {_processors(seen.server_cpus)},"
         f" {seen.workload.tool} reports {seen.seconds:.1f} s: the rate is too high"
     )
+
+
+def _escaped(seen: Observation) -> str:
+    """Detect a server that worked on processors that were not its own, whoever ended by now."""
+    used = seen.server.cpu_share or 0.0
+    if used <= SERVER_SHARE_MAX * seen.server_cpus:
+        return ""
+    return f"the server used {used:.2f} of {_processors(seen.server_cpus)}: it ran on others too"
 
 
 def _starved(seen: Observation) -> str:

@@ -1,0 +1,84 @@
+"""What `bolide load` finds in a load holds for the figures of other tools in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bolide.lab.record.schema import GeneratorUse, Record, Served, Trial
+from bolide.lab.report.summary import Figure, gather
+from lab import sample_race
+
+LOADS = [sample_race.workload(f"kept-{tool}", tool, 100) for tool in ("wrk", "ab", "bolide")]
+
+
+def trial(tool: str, number: int, **more: Any) -> Trial:
+    fields: dict[str, Any] = {
+        "study": "one",
+        "workload": f"kept-{tool}",
+        "contestant": "uwsgi",
+        "round": number,
+        "tool": tool,
+        "tool_version": "1",
+        "command": [],
+        "started_at": "2026-11-21T14:00:05Z",
+        "seconds": 5.0,
+        "is_valid": True,
+        "ok": 200_000,
+        "failed": 0,
+        "requests_per_s": 40_000.0,
+        "latency_us": {"p50": 1000.0, "p99": 2000.0, "max": 9e5, "mean": 1000.0},
+        "generator": GeneratorUse(processors=0.5),
+        "verdict": "server-bound",
+    }
+    return Trial(**(fields | more))
+
+
+def figures(**of_bolide: Any) -> dict[str, Figure]:
+    """Return the figures of the tools, of which `bolide load` found something in each round."""
+    records: list[Record] = [
+        *sample_race.contestants(),
+        sample_race.study("one", "One", LOADS),
+        *(trial(tool, number) for tool in ("wrk", "ab") for number in (1, 2, 3)),
+        *(trial("bolide", number, **of_bolide) for number in (1, 2, 3)),
+    ]
+    [found] = gather(records).results
+    return {workload: each for (workload, _), each in found.figures.items()}
+
+
+def test_a_figure_stays_if_bolide_load_has_one_too() -> None:
+    found = figures()
+    assert all(each.rate and not each.refuted for each in found.values())
+
+
+STARVED = Served(connections=40, starved=60, min=0, median=0, max=5000, fairness=0.4)
+
+
+@pytest.mark.parametrize(
+    ("of_bolide", "said"),
+    [
+        (
+            {"is_valid": False, "served": STARVED},
+            "60 of 100 connections were not served: the rate is that of 40",
+        ),
+        (
+            {"is_valid": False, "failed": 200_000, "errors": {"wrong_body": 200_000, "timeout": 1}},
+            "responses are wrong: wrong_body 200,000",
+        ),
+    ],
+)
+def test_starved_connections_and_wrong_responses_refute_all_tools(
+    of_bolide: dict[str, Any], said: str
+) -> None:
+    found = figures(**of_bolide)
+    for name in ("kept-wrk", "kept-ab"):
+        figure = found[name]
+        assert figure.rate is None and figure.verdict == "errors"
+        assert figure.reason == f"bolide load found that {said}"
+
+
+def test_timeouts_refute_nothing() -> None:
+    found = figures(is_valid=False, failed=1000, errors={"timeout": 1000})
+    assert found["kept-bolide"].rate is None
+    assert found["kept-wrk"].rate and found["kept-ab"].rate
