@@ -104,6 +104,14 @@ def test_a_claim_is_judged_by_its_interval(
     assert evidence in (None, found.evidence)
 
 
+def test_a_load_that_decides_otherwise_is_named() -> None:
+    [found] = claims.verdicts(result(claim(workloads=["one", "two"], at_least=390.0)))
+    assert found.outcome == "does not hold"
+    assert found.evidence == f"fast: 210 requests/s, 200 to 220 (one); it holds by {AT_TWO}"
+    [found] = claims.verdicts(result(claim(workloads=["one", "two"], at_least=190.0)))
+    assert (found.outcome, "; it" in found.evidence) == ("holds", False)
+
+
 def test_figures_of_a_busy_machine_decide_nothing() -> None:
     every = [claim(at_least=1.0), claim(at_most=1.0)]
     for found in claims.verdicts(result(*every, changed={"verdict": "noisy"})):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from bolide.lab.record.schema import GeneratorUse, Record, Served, Trial
-from bolide.lab.report.summary import Figure, gather
+from bolide.lab.report.summary import Figure, Race, gather
 from lab import sample_race
 
 LOADS = [sample_race.workload(f"kept-{tool}", tool, 100) for tool in ("wrk", "ab", "bolide")]
@@ -82,3 +83,26 @@ def test_timeouts_refute_nothing() -> None:
     found = figures(is_valid=False, failed=1000, errors={"timeout": 1000})
     assert found["kept-bolide"].rate is None
     assert found["kept-wrk"].rate and found["kept-ab"].rate
+
+
+def test_a_ceiling_that_is_uneven_is_in_the_warning_of_the_race() -> None:
+    def race(*rates: float) -> Race:
+        trials = [
+            msgspec.structs.replace(trial("bolide", number), contestant="ceiling", requests_per_s=r)
+            for number, r in enumerate(rates, 1)
+        ]
+        return gather([*sample_race.contestants(), sample_race.study("one", "One", LOADS), *trials])
+
+    assert race(100e3, 104e3, 108e3).warning == ""
+    assert race(100e3, 110e3, 120e3).warning.startswith(
+        "The machine was uneven: the ceiling, which always does the same, differs between rounds by"
+        " more than 5 % (standard deviation) in 1 of 1 loads."
+    )
+
+
+def test_a_race_in_several_sessions_says_when_each_began() -> None:
+    first = sample_race.machine()
+    second = msgspec.structs.replace(first, started_at="2026-11-21T18:30:00Z")
+    assert gather([first]).measured_at == "2026-11-21 14:00 UTC"
+    found = gather([first, second]).measured_at
+    assert found == "started 2 times, from 2026-11-21 14:00 UTC to 2026-11-21 18:30 UTC"

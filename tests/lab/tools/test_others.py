@@ -265,6 +265,17 @@ def test_h2load_uses_the_protocol_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ages_us", "waited_s"),
+    [([], None), ([[2e6, 9]], None), ([[1e3, 10], [5e5, 7], [2e6, 3]], 0.5), ([[1e3, 20]], 0.001)],
+)
+def test_how_long_half_of_the_connections_waited_at_the_end(
+    ages_us: list[list[float]], waited_s: float | None
+) -> None:
+    text = changed("bolide.json", "unfinished_us", value=ages_us)
+    assert read("bolide", text).waiting_s == waited_s
+
+
+@pytest.mark.parametrize(
     ("tls", "full", "resumed", "is_right"),
     [
         ("full", 1000, 0, True),

@@ -73,9 +73,24 @@ def sentence(found: Sequence[Verdict]) -> str:
 
 
 def _judge(result: Result, claim: Claim) -> Verdict:
-    """Judge a claim by the first of its workloads that has all of its figures."""
+    """Judge a claim by the first of its workloads that has all of its figures.
+
+    Another one that decides otherwise is named.
+    """
+    loads = [*zip_longest(claim.workloads, claim.than_workloads, fillvalue="")]
+    found = _judged_by(result, claim, loads)
+    rest = [pair[0] for pair in loads].index(found.workload) + 1 if found.workload else len(loads)
+    others = [_judged_by(result, claim, [pair]) for pair in loads[rest:]]
+    opposite = {"holds": "does not hold", "does not hold": "holds"}.get(found.outcome)
+    said = [
+        f"; it {each.outcome} by {each.evidence}" for each in others if each.outcome == opposite
+    ]
+    return replace(found, evidence=found.evidence + "".join(said))
+
+
+def _judged_by(result: Result, claim: Claim, loads: Sequence[tuple[str, str]]) -> Verdict:
     reasons: list[str] = []
-    for workload, other in zip_longest(claim.workloads, claim.than_workloads, fillvalue=""):
+    for workload, other in loads:
         figures = [result.figures.get((workload, name)) for name in claim.contestants]
         if reason := next(filter(None, (_refutation(claim, each) for each in figures)), ""):
             return _enough(
@@ -106,7 +121,7 @@ def _refutation(claim: Claim, figure: Figure | None) -> str:
     if figure.rate or claim.than:
         return ""
     starved = (service.starved_in(each, figure.workload) for each in figure.trials)
-    return next(filter(None, starved), "")
+    return next(filter(None, starved), figure.refuted)
 
 
 def _breakdown(figure: Figure) -> str:

@@ -21,6 +21,7 @@ from bolide.lab.report.compare import (
     drift,
     overall,
 )
+from bolide.lab.report.summary import Race
 from bolide.lab.stats.paired_test import LEVEL, ROUNDS_MIN
 
 EXIT_SLOWER = 1
@@ -94,11 +95,8 @@ def compare(
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
     else:
         click.echo("\n".join(_page(found)))
-    if not is_relative:
-        click.echo(_of_drift(drift(one, two)), err=as_json)
-    for name, race in (("A", one), ("B", two)):
-        if race.warning:
-            click.echo(f"{name}: {race.warning}", err=as_json)
+    for said in _doubts(one, two, is_relative=is_relative):
+        click.echo(said, err=as_json)
     if others := differences(one, two, found):
         click.echo(
             f"B differs from A, which may look like a change: {'; '.join(others)}", err=as_json
@@ -153,6 +151,13 @@ def _page(found: list[Change]) -> list[str]:
             " quiet"
         )
     return lines
+
+
+def _doubts(before: Race, after: Race, *, is_relative: bool) -> list[str]:
+    """Return what may look like a change of a server: a machine that changed, or was busy."""
+    said = [] if is_relative else [_of_drift(drift(before, after))]
+    races = (("A", before), ("B", after))
+    return said + [f"{name}: {race.warning}" for name, race in races if race.warning]
 
 
 def _of_drift(found: float | None) -> str:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from bolide.lab.report import quantity
 from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.report.table import (
+    LATENCY_DOUBT,
     Cell,
     Line,
     Table,
@@ -73,9 +74,15 @@ def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
         ]
         workloads = ("", *(each.name for each in group.workloads))
         shown = (each for (name, _), each in result.figures.items() if name in names)
-        note = about_saturation(shown) if title == LATENCY else ""
+        note = _about_latencies([*shown]) if title == LATENCY else ""
         found.append((title, Table(columns, lines, note=note, workloads=workloads)))
     return found
+
+
+def _about_latencies(figures: list[Figure]) -> str:
+    """Return what the marks of latencies mean; "" if none has one."""
+    doubt = LATENCY_DOUBT if any(each.contradiction for each in figures) else ""
+    return " ".join(each for each in (about_saturation(figures), doubt) if each)
 
 
 def _level_cells(result: Result, name: str, group: Group, pick: Pick) -> list[Cell]:

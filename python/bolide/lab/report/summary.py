@@ -284,7 +284,7 @@ class Figure:
         failures = [f"{t.failure.class_}: {t.failure.message}" for t in self.trials if t.failure]
         starved = [service.starved_in(each, self.workload) for each in self.trials]
         evidence = [text for each in self.trials for text in each.evidence]
-        found = [self.refuted, *failures, *starved, *evidence, self.contradiction]
+        found = [*failures, *starved, self.refuted, *evidence, self.contradiction]
         return list(dict.fromkeys(each for each in found if each))
 
     @property
@@ -448,7 +448,7 @@ class Race:
         times = [f"{each.replace('T', ' ')[:16]} UTC" for each in self.sessions]
         if len(times) <= 1:
             return "".join(times)
-        return f"{times[0]} to {times[-1]}, in {len(times)} sessions"
+        return f"started {len(times)} times, from {times[0]} to {times[-1]}"
 
     @property
     def trials(self) -> list[Trial]:
@@ -459,6 +459,11 @@ class Race:
     @property
     def warning(self) -> str:
         """What to know about the whole race before reading any figure of it; "" if nothing."""
+        return " ".join(each for each in (self._noise, self._unevenness) if each)
+
+    @property
+    def _noise(self) -> str:
+        """What to know about other work on the machine; "" if nothing."""
         trials = self.trials
         noisy = sum(each.verdict == "noisy" for each in trials)
         if noisy <= NOISY_SHARE_MAX * len(trials):
@@ -467,6 +472,20 @@ class Race:
         if noisy > len(trials) / 2:
             return f"{said} This race decides nothing."
         return f"{said} The rows that are marked noisy are not reliable."
+
+    @property
+    def _unevenness(self) -> str:
+        """What the ceiling, which always does the same, says about the machine; "" if nothing."""
+        loads = [(result, each.name) for result in self.results for each in result.study.workloads]
+        ceilings = [found for result, name in loads if (found := result.ceiling(name))]
+        uneven = sum(noise.is_unstable([*each.by_round.values()]) for each in ceilings)
+        if uneven <= len(ceilings) / 2:
+            return ""
+        return (
+            f"The machine was uneven: the ceiling, which always does the same, differs between"
+            f" rounds by more than 5 % (standard deviation) in {uneven} of {len(ceilings)} loads."
+            " Ratios of the same rounds differ less than rates."
+        )
 
     @property
     def measured(self) -> list[Contestant]:

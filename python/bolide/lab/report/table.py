@@ -251,12 +251,17 @@ def rate_cell(figure: Figure) -> Cell:
 
 
 def plain_rate_cell(figure: Figure | None) -> Cell:
-    """Return correct responses per second, or the failure; a dash if it was not run."""
+    """Return correct responses per second, or the failure; a dash if it was not run.
+
+    Below it: in how many trials it has a figure, if not in all, and noise.
+    """
     if figure is None:
         return Cell(quantity.NONE, None, "not run", "num quiet")
     if figure.rate is None:
         return Cell(figure.absence, None, figure.reason, "num bad")
-    under = NOISY if figure.is_noisy else ""
+    lost = len(figure.trials) - len(figure.valid)
+    of = f"{len(figure.valid)} of {len(figure.trials)}" if lost else ""
+    under = ", ".join(each for each in (of, NOISY if figure.is_noisy else "") if each)
     ends = interval(figure.rate)
     return Cell(quantity.count(figure.rate.middle), figure.rate.middle, ends, "num", under)
 

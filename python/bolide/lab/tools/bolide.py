@@ -80,7 +80,7 @@ class Bolide(Tool):
                 requests_sent=report.get("requests_sent"),
                 run_bytes=report.get("run_bytes_received"),
                 served=dict(report["connections_served"]),
-                waiting_s=_waiting_s(report["unfinished_us"], load),
+                waiting_s=_waiting_s(report.get("unfinished_us", []), load),
                 remarks=remarks,
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
