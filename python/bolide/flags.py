@@ -5,13 +5,14 @@ Times are read as `10`, `500ms`, `30s` or `2m`, counts as `100`, `10k` or `2M`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bolide import quantity
+from bolide.errors import ConfigError
 
 PORT_MAX = 65_535
 
@@ -86,3 +87,43 @@ FOLDER = Folder()
 def count(least: int | None = None, most: float = float("inf")) -> Number:
     """Return the type of a whole number; without `least`, of one above 0."""
     return Number("N", quantity.count, least=least, most=most)
+
+
+def refuse_without_fleet(where: str | None, others: Mapping[str, object]) -> None:
+    """Refuse options that are for a fleet, by their flags, if none is named.
+
+    Raises:
+        ConfigError: one is given.
+    """
+    for flag, value in others.items():
+        if where is None and value:
+            raise ConfigError(f"{flag} is for a fleet; give --fleet too")
+
+
+def fleet_options() -> tuple[click.Option, ...]:
+    """Declare the options that name the agents of a fleet (docs/fleet.md)."""
+    return (
+        click.Option(
+            ["--fleet"],
+            metavar="FLEET",
+            help="Several machines: tcp://HOST:PORT of their scheduler, or local:N"
+            " (docs/fleet.md).",
+        ),
+        click.Option(
+            ["--secret-file"],
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="File with the secret of the fleet's agents.",
+        ),
+        click.Option(
+            ["--agents"],
+            type=count(),
+            help="Number of agents, for which it waits a minute. [all that there are]",
+        ),
+        click.Option(
+            ["--without-agent", "without_agents"],
+            metavar="NAME",
+            multiple=True,
+            help="Agent that takes no part; repeatable.",
+        ),
+    )

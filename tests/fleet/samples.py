@@ -76,7 +76,9 @@ def description(name: str = "a") -> wire.Description:
         processors=2,
         kernel="Linux 6",
         processor="p",
+        memory_bytes=1 << 33,
         python="3.11",
+        is_release_build=True,
         limits=limits,
     )
 

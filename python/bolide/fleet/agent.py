@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from bolide import _core
 from bolide.errors import Error
 from bolide.fleet import clock, wire
 from bolide.fleet.job import PREPARED_S_MAX, RECORD_S, Job
@@ -135,7 +136,9 @@ class Agent:
             processors=len(os.sched_getaffinity(0)),
             kernel=f"{system.system} {system.release}",
             processor=_processor() or system.machine,
+            memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
             python=platform.python_version(),
+            is_release_build=_core.is_release_build,
             limits=self.limits.as_message(),
         )
 

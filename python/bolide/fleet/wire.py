@@ -13,7 +13,7 @@ import msgspec
 from bolide import _core
 from bolide.errors import Error
 
-SCHEMA = 2
+SCHEMA = 3
 PIECE_CHARS = 1 << 18
 """A result is fetched in pieces: it has every second of a run with its histogram."""
 
@@ -216,7 +216,9 @@ class Description(_Message, frozen=True, kw_only=True, tag="description"):
     processors: int
     kernel: str
     processor: str
+    memory_bytes: int
     python: str
+    is_release_build: bool
     limits: Limits
 
 

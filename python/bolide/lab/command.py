@@ -15,10 +15,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bolide.errors import ConfigError, Error
-from bolide.flags import FOLDER, NAMES, PERCENT, TIME, count
+from bolide.flags import (
+    FOLDER,
+    NAMES,
+    PERCENT,
+    TIME,
+    count,
+    fleet_options,
+    refuse_without_fleet,
+)
 from bolide.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
+    from bolide.lab.plan.fleet import Joined
     from bolide.lab.plan.user_application import UserApplication
     from bolide.lab.record.schema import Study, Trial
     from bolide.lab.report.summary import Race as RaceResults
@@ -182,6 +191,11 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
 @click.option("--resume", is_flag=True, help="Resume the race in --out.")
 @click.option("--seed", type=count(0), default=0, help="Seed of the shuffled order. [0]")
 @click.option("--quiet", is_flag=True, help="Do not show progress.")
+@click.option(
+    "--server-address",
+    metavar="ADDRESS",
+    help="Address of this machine that the agents of --fleet load. [127.0.0.1 for local:N]",
+)
 def run_race(study: str | None, app: str | None, **given: Any) -> None:
     """Run a study: by name, or a file of your own.
 
@@ -204,7 +218,8 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     if study is not None:
         _refuse_word(study)
     server_cpus, load_cpus = cpus_of(given["cpus"], processors_of(study))
-    planned = _planned(study, app, len(load_cpus), given)
+    fleet = _joined(given, server_cpus, load_cpus)
+    planned = _planned(study, app, fleet, len(load_cpus), given)
     plan = planned.study
     out = given["out"] or Path("race-results") / f"{plan.name}-{datetime.now():%Y%m%d-%H%M%S}"
     options = races.Options(
@@ -220,6 +235,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         notes=planned.notes,
         is_doubled=given["is_doubled"],
         until=given["until"],
+        fleet=fleet,
     )
     terminal = Terminal(is_quiet=given["quiet"])
     try:
@@ -240,6 +256,38 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         sys.exit(EXIT_INTERRUPTED)
     _refuse_without_figures(records, trials)
     _report_below(gathered)
+
+
+run_race.params.extend(fleet_options())
+
+
+def _joined(
+    given: dict[str, Any], server_cpus: tuple[int, ...], load_cpus: tuple[int, ...]
+) -> Joined | None:
+    """Return the agents that generate the load; None without --fleet.
+
+    Raises:
+        ConfigError: there are options for a fleet without one, or the fleet cannot be used.
+    """
+    flags = ("--secret-file", "--agents", "--without-agent", "--server-address")
+    names = ("secret_file", "agents", "without_agents", "server_address")
+    others = {flag: given[name] for flag, name in zip(flags, names, strict=True)}
+    where = given["fleet"]
+    refuse_without_fleet(where, others)
+    if where is None:
+        return None
+    from bolide.lab.plan.fleet import server_address
+    from bolide.lab.tools.fleet import Fleet
+    from bolide.lab.trial.joining import joined
+
+    refused = [each for each in given["tool"] if each != "bolide"]
+    if refused:
+        raise ConfigError(
+            f"--tool: {', '.join(refused)} cannot generate the load of a fleet; leave out --tool"
+        )
+    address = server_address(where, given["server_address"])
+    fleet = Fleet(where, given["agents"], given["secret_file"], given["without_agents"])
+    return joined(fleet, address, server_cpus, load_cpus)
 
 
 def _refuse_word(word: str) -> None:
@@ -301,8 +349,10 @@ class _Planned:
     """What was changed in the study, and why."""
 
 
-def _planned(name: str | None, app: str | None, load_cores: int, given: dict[str, Any]) -> _Planned:
-    """Return the study as requested, with loads that can be generated here."""
+def _planned(
+    name: str | None, app: str | None, fleet: Joined | None, load_cores: int, given: dict[str, Any]
+) -> _Planned:
+    """Return the study as requested, with loads that can be generated here, or by a fleet."""
     from bolide.lab.plan import study, substitute, user_application
 
     if app is not None:
@@ -310,19 +360,38 @@ def _planned(name: str | None, app: str | None, load_cores: int, given: dict[str
         application = user_application.find(app, given["interface"])
         names: tuple[str, ...] = ()
     else:
-        loaded = study.load(name or "", load_cores)
+        is_elsewhere = fleet is not None and not fleet.fleet.is_local
+        cores = fleet.threads_all if fleet is not None and is_elsewhere else load_cores
+        loaded = study.load(name or "", cores)
         plan, names, application = loaded.study, loaded.contestants, None
     chosen, wanted = given["tool"], given["workload"]
     if chosen:
         plan, notes = study.by_tools(plan, chosen, wanted or ("*",))
+    elif fleet is None:
+        plan, wanted, notes = substitute.with_tool(plan, wanted, _is_installed)
     else:
-        plan, wanted, notes = substitute.with_installed(plan, wanted, _is_installed)
+        notes = []
+    if fleet is not None:
+        plan, wanted, notes = _of_fleet(plan, wanted, fleet, notes)
     if given["quick"]:
         whole, plan = plan, study.shortened(plan, None if chosen else _is_installed)
         if left := substitute.skipped(whole, plan):
             notes.append(f"--quick skips {', '.join(left)}")
     plan = study.lengthened(plan, given["rounds"], given["duration"])
     return _Planned(plan, names, application, wanted, tuple(notes))
+
+
+def _of_fleet(
+    plan: Study, wanted: tuple[str, ...], fleet: Joined, notes: list[str]
+) -> tuple[Study, tuple[str, ...], list[str]]:
+    """Return a study with the loads that a fleet generates; its record has the remarks too."""
+    import msgspec
+
+    from bolide.lab.plan.fleet import fitting
+
+    plan, wanted, more = fitting(plan, wanted, fleet)
+    every = [*notes, *more]
+    return msgspec.structs.replace(plan, remarks=tuple(every)), wanted, every
 
 
 def _is_installed(tool: str) -> bool:

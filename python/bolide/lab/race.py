@@ -7,7 +7,7 @@ import resource
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,7 @@ from bolide.lab.matching import fits
 from bolide.lab.plan import contestant as contestants
 from bolide.lab.plan import duration, environments, fingerprint, open_loop
 from bolide.lab.plan.contestant import Contestant
+from bolide.lab.plan.fleet import Joined, cannot_listen
 from bolide.lab.plan.schedule import Session, Slot, reason_to_skip, sessions, slots
 from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import machine, redaction, resume, schema
@@ -61,6 +62,8 @@ class Options:
     """Whether each contestant takes part twice, to show by how much equal ones differ."""
     until: float | None = None
     """Share of a rate to which its interval has to narrow, by more rounds than the study's."""
+    fleet: Joined | None = None
+    """What generates the load instead of this machine."""
 
 
 class Display(Protocol):
@@ -100,7 +103,7 @@ def run(
         raise ConfigError("--until is not for a study with turns; give --rounds")
     resume.check_new(options.out, resumes=options.resumes)
     study, versions = _with_tools(study, options, display)
-    states = {each.name: environments.examine(each) for each in field}
+    states = {each.name: _examined(each, options.fleet) for each in field}
     ready = _ready(field, states, study, display)
     limit_descriptors(max(each.connections for each in study.workloads))
     conditions = trial.Conditions(
@@ -110,9 +113,11 @@ def run(
         warm_up_s=WARM_UP_QUICK_S if options.is_quick else WARM_UP_S,
         turn_warm_up_s=turns.WARM_UP_S if study.turn_s else 0.0,
         application=options.application,
-        pair=new_pair() if any(each.tls for each in study.workloads) else None,
         versions=versions,
+        fleet=options.fleet,
     )
+    if any(each.tls for each in study.workloads):
+        conditions = replace(conditions, pair=new_pair(conditions.address))
     with Journal(options.out) as journal:
         earlier = read(options.out)
         described = _described(options)
@@ -133,7 +138,7 @@ def run(
         planned = _sessions(study, ready, options.seed)
         order = [slot for session in planned for slot in session.slots]
         left = [slot for slot in order if _key(slot) not in done]
-        _announce(left, display)
+        _announce(left, display, options.fleet)
         display.start(left, len(order) - len(left))
         with _off_server_cpus(options):
             trials = [each for each in earlier if isinstance(each, Trial)]
@@ -200,19 +205,31 @@ def _more_rounds(
         done = {_key_of(each) for each in records if isinstance(each, Trial)}
         order = slots(ready, left.workloads, [number], options.seed)
         order = [slot for slot in order if _key(slot) not in done]
-        _announce(order, display)
+        _announce(order, display, options.fleet)
         display.start(order, 0)
         if not _trials(order, conditions, journal, display, []):
             return False
 
 
-def _announce(slots: Sequence[Slot], display: Display) -> None:
+def _announce(slots: Sequence[Slot], display: Display, joined: Joined | None) -> None:
     if slots:
-        display.note(duration.announcement(slots, datetime.now()))
+        fleet = joined.fleet if joined else None
+        display.note(duration.announcement(slots, datetime.now(), fleet))
+
+
+def _examined(each: Contestant, joined: Joined | None) -> environments.Status:
+    """Return whether a contestant can run here, and listens where the load comes from."""
+    found = environments.examine(each)
+    reason = cannot_listen(each, joined.described.server_address) if joined else ""
+    return replace(found, state="cannot run here", reason=reason) if reason else found
 
 
 def _shared_processors(options: Options) -> list[str]:
     """Return a warning if server and load use the same processors."""
+    if options.fleet is not None and not options.fleet.fleet.is_local:
+        near = ", ".join(options.fleet.near)
+        said = f"the agents {near} run on the machine of the servers: each takes time from the"
+        return [f"{said} other, so no rate is the server's own"] if near else []
     shared = sorted({*options.server_cpus} & {*options.load_cpus})
     if not shared:
         return []
@@ -431,6 +448,7 @@ def _described(options: Options) -> schema.Machine:
         load_cpus=options.load_cpus,
         seed=options.seed,
         parts=fingerprint.of_race(options.application),
+        fleet=options.fleet.described if options.fleet else None,
     )
 
 

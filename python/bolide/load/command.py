@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from bolide.errors import ConfigError, Error
+from bolide.flags import refuse_without_fleet
 from bolide.load import (
     display,
     like,
@@ -104,11 +105,9 @@ def _fleet(given: dict[str, Any]) -> place.Fleet | None:
     where = given.pop("fleet")
     secret_file, agents = given.pop("secret_file"), given.pop("agents")
     without = given.pop("without_agents")
+    named = {"--secret-file": secret_file, "--agents": agents, "--without-agent": without}
+    refuse_without_fleet(where, named)
     if where is None:
-        named = {"--secret-file": secret_file, "--agents": agents, "--without-agent": without}
-        for flag, value in named.items():
-            if value:
-                raise ConfigError(f"{flag} is for a fleet; give --fleet too")
         return None
     return place.Fleet(where, secret_file, agents, without)
 

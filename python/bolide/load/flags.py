@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bolide.flags import TIME, count
+from bolide.flags import TIME, count, fleet_options
 from bolide.load.transport.websocket import PATTERNS
 from bolide.load.views import VIEWS
 
@@ -111,14 +111,7 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
         _count("-t --threads", "Threads, which share the connections. [1]", 1),
         _value("--cpus", "LIST", "Processors to which threads are bound: 0,2-3.", default=""),
         _switch("--sleepless", "Poll without sleeping."),
-        _value(
-            "--fleet",
-            "FLEET",
-            "Several machines: tcp://HOST:PORT of their scheduler, or local:N (docs/fleet.md).",
-        ),
-        _file("--secret-file", "File with the secret of the fleet's agents."),
-        _count("--agents", "Number of agents, for which it waits a minute. [all that there are]"),
-        _several("--without-agent without_agents", "NAME", "Agent that takes no part; repeatable."),
+        *fleet_options(),
     ),
     "Output": (
         _switch("--json as_json", "Print the report and the plan as JSON."),

@@ -7,7 +7,7 @@ from bolide.lab.plan import study, substitute
 
 def test_a_missing_tool_is_replaced_unless_the_study_has_the_load() -> None:
     plan = study.load("wsgi").study
-    found, wanted, notes = substitute.with_installed(plan, (), lambda tool: tool != "wrk")
+    found, wanted, notes = substitute.with_tool(plan, (), lambda tool: tool != "wrk")
     names = [each.name for each in found.workloads]
     assert {each.tool for each in found.workloads} == {"bolide"}
     assert len(set(names)) == len(names)
@@ -21,9 +21,7 @@ def test_a_missing_tool_is_replaced_unless_the_study_has_the_load() -> None:
 
 def test_published_figures_do_not_move_to_another_tool() -> None:
     plan = study.load("php").study
-    found, _, notes = substitute.with_installed(
-        plan, (), lambda tool: tool not in ("ab", "webbench")
-    )
+    found, _, notes = substitute.with_tool(plan, (), lambda tool: tool not in ("ab", "webbench"))
     assert {each.tool for each in found.workloads} == {"bolide"}
     assert found.published == () != plan.published
     assert notes == [
@@ -36,7 +34,7 @@ def test_published_figures_do_not_move_to_another_tool() -> None:
 
 def test_a_name_that_was_asked_for_finds_its_replacement() -> None:
     plan = study.load("wsgi").study
-    found, wanted, notes = substitute.with_installed(
+    found, wanted, notes = substitute.with_tool(
         plan, ("equal-c200-wrk",), lambda tool: tool != "wrk"
     )
     assert wanted == ("equal-c200-wrk", "equal-c200-bolide")
@@ -46,7 +44,7 @@ def test_a_name_that_was_asked_for_finds_its_replacement() -> None:
 
 def test_nothing_changes_if_all_are_installed() -> None:
     plan = study.load("php").study
-    assert substitute.with_installed(plan, ("short-*",), lambda tool: True) == (
+    assert substitute.with_tool(plan, ("short-*",), lambda tool: True) == (
         plan,
         ("short-*",),
         [],

@@ -9,11 +9,16 @@ from datetime import datetime, timedelta
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.plan.study import MANY_CONNECTIONS
 from bolide.lab.record.schema import Workload
+from bolide.lab.tools.fleet import Fleet
 
 START_S = 1.2
 """What a trial takes besides its load: start, verification, warm-up, end (docs/results: 1.1 s)."""
 START_MANY_S = 2.2
 """The same with MANY_CONNECTIONS or more."""
+FLEET_S = 3.0
+"""What a trial takes besides if agents of a fleet generate its load: they connect and wait."""
+LOCAL_FLEET_S = 6.0
+"""The same if they are started for it on this machine."""
 TURN_S = 0.5
 """What a turn takes besides its load: the tool's start and warm-up, and a share of the servers'."""
 REQUESTS_PER_S = 10_000
@@ -44,9 +49,10 @@ def slot_s(slot: Slot) -> float:
     return load_s(slot.workload) + TURN_S if slot.is_turn else trial_s(slot.workload)
 
 
-def announcement(slots: Sequence[Slot], now: datetime) -> str:
+def announcement(slots: Sequence[Slot], now: datetime, fleet: Fleet | None = None) -> str:
     """Return how long trials will take, and when they will have ended."""
-    total = sum(map(slot_s, slots))
+    beside_s = 0.0 if fleet is None else LOCAL_FLEET_S if fleet.is_local else FLEET_S
+    total = sum(slot_s(each) + beside_s for each in slots)
     load = sum(load_s(each.workload) for each in slots)
     number = f"{len(slots):,} trial{'s' * (len(slots) != 1)}"
     return (

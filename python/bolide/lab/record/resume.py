@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bolide.errors import ConfigError
 from bolide.lab.record import journal
-from bolide.lab.record.schema import Contestant, Machine, Record, Study, Trial
+from bolide.lab.record.schema import Contestant, Fleet, Machine, Record, Study, Trial
 
 MACHINE = {
     "kernel": "kernel",
@@ -79,9 +79,32 @@ def _other_part(before: Machine, now: Machine) -> str:
         if cpus != (now.server_cpus, now.load_cpus):
             server, load = (",".join(map(str, each or ())) for each in cpus)
             return f"--cpus server={server} load={load}"
+    if found := _other_fleet(before.fleet, now.fleet):
+        return found
     pairs = ((label, getattr(before, name), getattr(now, name)) for name, label in MACHINE.items())
     found = next((changed(*each) for each in pairs if each[1] != each[2]), "")
     return found or _other_hash(before.parts, now.parts)
+
+
+def _other_fleet(before: Fleet | None, now: Fleet | None) -> str:
+    """Return that another fleet generates the load; agents may have been started again."""
+    if before is None or now is None:
+        return "" if before is now else changed("load from", of_fleet(before), of_fleet(now))
+    if before.server_address != now.server_address:
+        return f"--server-address {before.server_address}"
+    machines = [sorted(repr(agent.machine) for agent in each.agents) for each in (before, now)]
+    kinds = [each.where.partition(":")[0] for each in (before, now)]
+    if machines[0] != machines[1] or kinds[0] != kinds[1]:
+        return changed("load from", of_fleet(before), of_fleet(now))
+    return ""
+
+
+def of_fleet(fleet: Fleet | None) -> str:
+    """Return where a race's load comes from, in a few words."""
+    if fleet is None:
+        return "the race's machine"
+    machines = ", ".join(f"{each.name}@{each.host}" for each in fleet.agents)
+    return f"{len(fleet.agents)} agents ({machines})"
 
 
 def _other_hash(before: Mapping[str, str] | None, now: Mapping[str, str] | None) -> str:

@@ -29,6 +29,36 @@ Verdict: TypeAlias = Literal[
 ]
 
 
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent of a fleet, and its machine. It has the race's own version of Bolide."""
+
+    name: str
+    host: str
+    """The name of its machine."""
+    cpu_model: str | None = None
+    cpus: int | None = None
+    """Processors that it may use."""
+    memory_bytes: int | None = None
+    kernel: str | None = None
+    python: str | None = None
+    is_release_build: bool | None = None
+
+    @property
+    def machine(self) -> tuple[object, ...]:
+        """What does not change if it is started again."""
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name != "name")
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """What generates the load of a race instead of its own machine."""
+
+    where: str
+    """`local:N`, whose agents run on the load's processors; or the address of a scheduler."""
+    server_address: str
+    """The address of the race's machine that the agents load."""
+    agents: tuple[Agent, ...]
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="machine"):
     """The machine that the race was run on, and when it started (ISO 8601, UTC)."""
 
@@ -52,6 +82,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """Seed of the order of the trials."""
     parts: dict[str, str] | None = None
     """Hashes of what all contestants share, by name; None if not recorded."""
+    fleet: Fleet | None = None
+    """None if the load is generated on the same machine."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +228,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     turn_s: float | None = None
     """Servers of a group run at the same time, and are loaded in turns of this time."""
     requirements: tuple[Requirement, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What of its loads a fleet does not generate, or with another tool, and why."""
 
     @property
     def turns(self) -> int:
@@ -303,7 +337,8 @@ class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
 class GeneratorUse(msgspec.Struct, frozen=True, kw_only=True):
     """What the load generator used; the share is that of its busiest thread.
 
-    `bolide load` reports it, without the polling before a request is due.
+    `bolide load` reports it, without the polling before a request is due. Of a fleet, it is the
+    busiest thread of all agents, and the processors are those that all agents used.
     """
 
     cpu_s: float | None = None
@@ -326,6 +361,38 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     max: int
     fairness: float | None = None
     """Jain's index: 1 if all had equally many, 0.05 if 5 of 100 had all."""
+
+
+class AgentUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What one agent of a fleet did in a trial; None if it is unknown, as of a lost one."""
+
+    machine: Agent
+    threads: int | None = None
+    connections: int | None = None
+    """Those that it had to open."""
+    requests_per_s: float | None = None
+    ok: int | None = None
+    failed: int | None = None
+    cpu_share: float | None = None
+    """Share of the time in which its busiest thread worked."""
+    waited_share: float | None = None
+    """Share of the time in which one of its threads waited for a processor."""
+    start_late_us: float | None = None
+    """How long after the common start its load started."""
+    clock_uncertainty_us: float | None = None
+    lost: str | None = None
+    """Why it was lost; None if it was not."""
+
+
+class FleetUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agents of a fleet did in a trial."""
+
+    agents: tuple[AgentUse, ...]
+    start_skew_us: float | None = None
+    """Time between the first and the last start."""
+    start_skew_uncertainty_us: float | None = None
+    invalid: tuple[str, ...] = ()
+    """Why `bolide load` does not call the result valid."""
 
 
 class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):
@@ -393,6 +460,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     server: ServerUse = ServerUse()
     generator: GeneratorUse = GeneratorUse()
     kernel: KernelDelta = KernelDelta()
+    fleet: FleetUse | None = None
+    """What each agent did; None if the load was generated on the same machine."""
     verdict: Verdict
     evidence: list[str] = []
 

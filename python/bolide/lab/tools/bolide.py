@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from bolide.lab.tools import fleet
 from bolide.lab.tools.load import FIGURES, OK, Load, Reading
 from bolide.lab.tools.tool import Tool, ToolError, _version
 
@@ -28,7 +29,7 @@ class Bolide(Tool):
     def command(self, load: Load) -> list[str]:
         """Return the command line; it can generate every load."""
         words = [sys.executable, "-m", "bolide", "load", load.url, "--json", "--quiet"]
-        words += ["-c", str(load.connections), "-t", str(min(load.threads, load.connections))]
+        words += ["-c", str(load.connections), *_of_generator(load)]
         words += ["--timeout", f"{load.timeout_s:g}s"]
         words += ["--depth" if load.messages else "--pipeline", str(load.pipeline_depth)]
         if load.requests_total is not None:
@@ -58,9 +59,11 @@ class Bolide(Tool):
         """Read the report of `--json`."""
         report = self.parsed(stdout, stderr, exit_code)
         try:
-            latency_us, remarks = report["latency_us"], list(report["warnings"])
+            latency_us, remarks = report["latency_us"], fleet.remarks(report)
             if load.finds:
-                remarks += _of_search(report["find"], load)
+                remarks += _of_search(report, load)
+            else:
+                fleet.refuse_invalid(report)
             errors = {name: count for name, count in report["errors"].items() if count}
             if load.tls and not load.is_persistent and (wrong := _of_handshakes(report, load)):
                 raise ToolError(wrong)
@@ -81,6 +84,8 @@ class Bolide(Tool):
                 run_bytes=report.get("run_bytes_received"),
                 served=dict(report["connections_served"]),
                 waiting_s=_waiting_s(report.get("unfinished_us", []), load),
+                fleet=fleet.use_of(report),
+                is_short_of_time=fleet.is_short_of_time(report),
                 remarks=remarks,
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
@@ -94,6 +99,14 @@ def fits_argument(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return len(content) <= ARGUMENT_BYTES_MAX and "\0" not in text and not text.startswith("@")
+
+
+def _of_generator(load: Load) -> list[str]:
+    """Return the flags that say where it runs, and with how many threads."""
+    if load.fleet is None:
+        return ["-t", str(min(load.threads, load.connections))]
+    threads = load.fleet.threads_each(load.threads, load.connections)
+    return ["-t", str(threads), *load.fleet.flags()]
 
 
 def _of_protocols(load: Load) -> list[str]:
@@ -143,12 +156,19 @@ def _waiting_s(ages_us: list[list[float]], load: Load) -> float | None:
     return None
 
 
-def _of_search(found: dict[str, Any], load: Load) -> list[str]:
+def _of_search(report: dict[str, Any], load: Load) -> list[str]:
     """Return what limited a search.
 
     Raises:
-        ToolError: no rate meets the condition.
+        ToolError: no rate meets the condition, or trials of a fleet were not valid.
     """
+    found = report["find"]
+    if found["limit"] == "invalid":
+        reasons = [each["reason"] for each in found["trials"] if not each["is_valid"]]
+        why = found["ended"] or (reasons or ["its trials are not valid"])[-1]
+        raise fleet.InvalidLoadError(
+            f"the server's limit of {load.finds} is not known: {why}", fleet.use_of(report) or {}
+        )
     if found["rate_per_s"] is None:
         lowest = min((each["rate_per_s"] for each in found["trials"]), default=0)
         raise ToolError(f"no rate meets {load.finds}; the lowest tried is {lowest:,.0f}/s")

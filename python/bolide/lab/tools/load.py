@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bolide.lab.tools.fleet import Fleet
 
 Latency = dict[str, float | None]
 """Microseconds by a name of FIGURES; None if the tool does not report it."""
@@ -60,6 +63,8 @@ class Load:
     """The generator polls, so that the server does not have to wake it up."""
     response_bytes: float | None = None
     """Bytes of a verified response with its head; None if unknown."""
+    fleet: Fleet | None = None
+    """The agents that generate it; None for the machine of the race itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,10 @@ class Reading:
     """How evenly connections were served: fields of `schema.Served`; None if not counted."""
     waiting_s: float | None = None
     """For how long half of all connections, or more, had waited for a response at the end."""
+    fleet: dict[str, Any] | None = None
+    """What each agent of a fleet did: fields of `schema.FleetUse`; None without a fleet."""
+    is_short_of_time: bool = False
+    """Whether an agent of a fleet had no processor time left, as it reports itself."""
     remarks: list[str] = field(default_factory=list)
     """What is misleading in this output, one sentence each."""
 

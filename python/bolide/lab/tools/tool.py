@@ -20,7 +20,7 @@ BAD_SHARE_MAX = 0.001
 """Share of error pages, which have another length, up to which lengths are compared."""
 
 
-ONLY_OURS = ("a search", "polling", "field lines of a study", "content of requests")
+ONLY_OURS = ("a search", "polling", "field lines of a study", "content of requests", "a fleet")
 """What only `bolide load` is asked for."""
 
 RARE = ("TLS", "HTTP/2", "WebSocket", "a warm-up")
@@ -104,6 +104,7 @@ class Tool(ABC):
             "polling": load.is_sleepless,
             "field lines of a study": bool(load.fields),
             "content of requests": bool(load.content_file),
+            "a fleet": load.fleet is not None,
         }
         unnamed = (what for what in RARE if what not in self.can)
         for what in (*cannot, *ONLY_OURS, *unnamed):

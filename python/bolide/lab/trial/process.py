@@ -33,6 +33,9 @@ HIDDEN = (
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\n -~\u00a0-\U0010ffff]")
 """Colours and control characters, which servers write for terminals."""
 SIGNALLED = {128 + number for number in signal.valid_signals()}
+PORT_MIN = 10_000
+PORTS_MIN = 1_000
+"""With fewer below those of outgoing connections, these are used too."""
 LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -166,21 +169,26 @@ def _inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(HIDDEN)}
 
 
-def free_port() -> int:
-    """Find a free port below those of outgoing connections.
-
-    Raises:
-        NotReadyError: none was found.
-    """
+def port_range() -> tuple[int, int]:
+    """Return the ports on which servers listen, without the last: none of outgoing connections."""
     try:
         last = int(LOCAL_PORTS.read_text().split()[0])
     except OSError:
         last = 32768
+    return PORT_MIN, last if last > PORT_MIN + PORTS_MIN else 32_768
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """Find a free port of an address, below those of outgoing connections.
+
+    Raises:
+        NotReadyError: none was found.
+    """
     for _ in range(200):
-        port = random.randrange(10_000, last if last > 11_000 else 32_768)  # noqa: S311
+        port = random.randrange(*port_range())  # noqa: S311
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind((address, port))
             except OSError:
                 continue
             return port

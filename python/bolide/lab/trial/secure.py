@@ -13,6 +13,7 @@ from pathlib import Path
 from bolide import _core
 
 NAMES = ("127.0.0.1", "localhost")
+"""Names of every certificate, by the first of which the race verifies it."""
 CERTIFICATE = "certificate.pem"
 KEY = "certificate.pem.key"
 """The name that HAProxy looks for."""
@@ -34,9 +35,9 @@ class Pair:
         (folder / KEY).write_bytes(self.key)
 
 
-def new_pair() -> Pair:
-    """Make a certificate for this machine's loopback address, and its key."""
-    return Pair(*_core.self_signed(NAMES))
+def new_pair(address: str = NAMES[0]) -> Pair:
+    """Make a certificate for an address of this machine and its loopback one, and its key."""
+    return Pair(*_core.self_signed(tuple(dict.fromkeys((*NAMES, address)))))
 
 
 class WrongHandshakeError(Exception):

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from bolide.lab.plan.fleet import LOOPBACK, Joined
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.plan.study import load_of
 from bolide.lab.plan.user_application import UserApplication
@@ -25,6 +26,7 @@ from bolide.lab.record.machine import Counters, local_ports, now
 from bolide.lab.record.redaction import TRIAL_PREFIX, redacted
 from bolide.lab.record.schema import (
     Failure,
+    FleetUse,
     GeneratorUse,
     KernelDelta,
     Served,
@@ -34,6 +36,7 @@ from bolide.lab.record.schema import (
 )
 from bolide.lab.tools import Load, Reading, ToolError, find
 from bolide.lab.tools.bolide import fits_argument
+from bolide.lab.tools.fleet import InvalidLoadError
 from bolide.lab.trial import timed
 from bolide.lab.trial.launch import LARGE_FILE, Place, start, start_companion
 from bolide.lab.trial.network import NetworkError, own
@@ -43,9 +46,10 @@ from bolide.lab.trial.secure import CERTIFICATE, Pair
 from bolide.lab.trial.verdict import Observation, judge
 from bolide.lab.trial.verify import CONTENT_BYTE, Proof, WrongResponseError, verify
 
-HOST = "127.0.0.1"
 WARM_UP_CONNECTIONS_MAX = 100
 TOOL_SLACK_S = 30.0
+FLEET_S = 120.0
+"""How much longer a fleet may take: a minute for agents to join, and time for each to connect."""
 TOTAL_S_MAX = 120.0
 """Time limit for a load with a fixed number of requests, besides REQUESTS_PER_S_MIN."""
 FIND_S_MAX = 300.0
@@ -83,6 +87,18 @@ class Conditions:
     """The certificate of the race; None if no workload uses TLS."""
     versions: dict[str, str | None] = field(default_factory=dict)
     """Versions of the tools."""
+    fleet: Joined | None = None
+    """What generates the load; None for the processors `load_cpus` of this machine."""
+
+    @property
+    def address(self) -> str:
+        """Where the servers listen."""
+        return self.fleet.described.server_address if self.fleet else LOOPBACK
+
+    @property
+    def loads_here(self) -> bool:
+        """Whether the load is generated on `load_cpus`."""
+        return self.fleet is None or self.fleet.fleet.is_local
 
 
 @dataclass(frozen=True)
@@ -125,6 +141,7 @@ CLASSES: dict[type[Exception], str] = {
     HangError: "hang",
     DeadError: "died",
     EscapedError: "affinity",
+    InvalidLoadError: "fleet",
     ToolError: "tool",
     NetworkError: "network",
     timed.NoTimeError: "application_time",
@@ -138,12 +155,14 @@ def failed(
     failure: Failure,
     started_at: str | None = None,
     command: Sequence[str] = (),
+    fleet: FleetUse | None = None,
 ) -> Trial:
     """Return the record of a trial without figures."""
     return Trial(
         **_head(slot, conditions, started_at or now(), [*command]),
         is_valid=False,
         failure=failure,
+        fleet=fleet,
         verdict="failed",
         evidence=[failure.message],
     )
@@ -198,7 +217,9 @@ class Run:
         """Return the record of this trial without figures."""
         kind = error.kind if isinstance(error, WrongResponseError) else CLASSES[type(error)]
         failure = Failure(kind, str(error))
-        return failed(self._slot, self._conditions, failure, self._started_at, self._command)
+        use = error.use if isinstance(error, InvalidLoadError) else None
+        fleet = msgspec.convert(use, FleetUse) if use else None
+        return failed(self._slot, self._conditions, failure, self._started_at, self._command, fleet)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -213,7 +234,8 @@ class Run:
         ):
             self._folder = Path(name)
             self._folder.chmod(0o755)  # a server that drops root privileges reads from it
-            self._address = (HOST, free_port())
+            address = self._conditions.address
+            self._address = (address, free_port(address))
             pair = self._conditions.pair if self._workload.tls else None
             place = Place(self._folder, self._address, self._server_cpus, pair)
             with (
@@ -239,7 +261,7 @@ class Run:
         if not self._workload.companion:
             yield None
             return
-        address = (HOST, free_port())
+        address = (LOOPBACK, free_port())
         place = Place(self._folder, address, self._conditions.load_cpus)
         with start_companion(self._workload, place) as companion:
             companion.wait_ready(address, self._conditions.ready_s_max)
@@ -302,10 +324,19 @@ class Run:
             found = replace(found, expected_file=str(expected))
         can_warm_up = "a warm-up" in find(self._workload.tool).can and not found.requests_total
         warm_up_s = self._conditions.turn_warm_up_s if can_warm_up else 0.0
-        return replace(found, response_bytes=self._proof.response_bytes, warm_up_s=warm_up_s)
+        joined = self._conditions.fleet
+        return replace(
+            found,
+            response_bytes=self._proof.response_bytes,
+            warm_up_s=warm_up_s,
+            fleet=joined.fleet if joined else None,
+        )
 
     def _warm_up(self, load: Load) -> None:
-        """Warm it up with `bolide load`, which ends in time even if the server hangs."""
+        """Warm it up with `bolide load`, which ends in time even if the server hangs.
+
+        It runs on this machine, also if a fleet generates the load.
+        """
         short = Load(
             url=load.url,
             connections=min(load.connections, WARM_UP_CONNECTIONS_MAX),
@@ -348,6 +379,8 @@ class Run:
             which = ", ".join(map(str, sorted(escaped)))
             raise EscapedError(f"it may run on processors that are not its own: {which}")
         reading = tool.read(stdout, stderr, code, load)
+        if self._conditions.fleet is not None:
+            self._conditions.fleet.refuse_others(reading)
         use, companion_use = sampler.use(reading.seconds), companion.use()
         known_s = own_s + (use.cpu_s or 0.0) + (companion_use.cpu_s or 0.0)
         return self._record(
@@ -360,14 +393,18 @@ class Run:
                 others_share=_others_share(
                     after.busy_s - before.busy_s, known_s, wall_s, len(cpus)
                 ),
-                energy_j=energy_j,
+                # That of a fleet's start would be in it too.
+                energy_j=None if load.fleet else energy_j,
             ),
         )
 
     def _kernel(self, before: Counters, after: Counters, seconds: float | None) -> KernelDelta:
         """Return by how much the kernel's counters increased, with the shares of interrupts."""
         found: dict[str, float] = {}
-        for name, cpus in (("server", self._server_cpus), ("load", self._conditions.load_cpus)):
+        sides = {"server": self._server_cpus}
+        if self._conditions.loads_here:
+            sides["load"] = self._conditions.load_cpus
+        for name, cpus in sides.items():
             interrupted_s = after.interrupted_s(before, cpus)
             if interrupted_s is not None and seconds:
                 found[f"{name}_irq_share"] = round(interrupted_s / seconds, 4)
@@ -388,7 +425,7 @@ class Run:
         """
         folder = self._folder
         limit_s = _load_s_max(load) + load.warm_up_s
-        limit_s += load.timeout_s + self._conditions.slack_s
+        limit_s += load.timeout_s + self._conditions.slack_s + (FLEET_S if load.fleet else 0.0)
         stdout, stderr = folder / "tool-output", folder / "tool-errors"
         give_up = time.monotonic() + limit_s
         with Process(
@@ -447,9 +484,10 @@ class Run:
                 p99_us=(reading.latency_us or {}).get("p99"),
                 server=used.server,
                 server_cpus=len(self._server_cpus),
-                load_cpus=len(self._conditions.load_cpus),
+                load_cpus=len(self._conditions.load_cpus) if self._conditions.loads_here else None,
                 has_late_clock=self._has_late_clock(),
-                local_ports=local_ports(),
+                is_short_of_time=reading.is_short_of_time,
+                local_ports=local_ports() if self._conditions.loads_here else None,
                 generator=used.generator,
                 kernel=used.kernel,
                 others_share=used.others_share,
@@ -477,6 +515,7 @@ class Run:
             server=used.server,
             generator=used.generator,
             kernel=used.kernel,
+            fleet=msgspec.convert(reading.fleet, FleetUse) if reading.fleet else None,
             verdict=verdict,
             evidence=[*evidence, *reading.remarks],
         )
@@ -502,10 +541,11 @@ def _generator(threads: ThreadSampler, reading: Reading) -> GeneratorUse:
     """Return what the tool used, as it reports that if it does.
 
     In a short turn, samples say less. They also take the polling of an open loop for work: a
-    thread that is awake before each request is due never sleeps at high rates.
+    thread that is awake before each request is due never sleeps at high rates. Of a fleet, samples
+    only show its coordinator.
     """
     cpu_s, share = reading.generator_cpu_s, reading.generator_cpu_share
-    use = threads.use(cpu_s, reading.seconds)
+    use = GeneratorUse() if reading.fleet else threads.use(cpu_s, reading.seconds)
     if cpu_s is None or share is None or not reading.seconds:
         return use
     processors = round(cpu_s / reading.seconds, 4)

@@ -51,7 +51,8 @@ class Observation:
     p99_us: float | None
     server: ServerUse
     server_cpus: int
-    load_cpus: int
+    load_cpus: int | None
+    """None if the load has other machines."""
     has_late_clock: bool
     """Whether the tool counts requests from before its clock starts, as some do with more threads
     than processors (`Tool`)."""
@@ -61,6 +62,8 @@ class Observation:
     """Ports that the tool's connections may use."""
     others_share: float | None
     """Share of the race's processors that neither server nor generator used."""
+    is_short_of_time: bool = False
+    """Whether an agent of a fleet reports that it had no processor time left."""
 
 
 def judge(seen: Observation) -> tuple[Verdict, list[str]]:
@@ -90,8 +93,10 @@ def _is_generator_bound(seen: Observation) -> bool:
 
     Many threads or processes on few processors are busy together, and none of them alone.
     """
-    if (seen.generator.cpu_share or 0) >= GENERATOR_SHARE_MIN:
+    if seen.is_short_of_time or (seen.generator.cpu_share or 0) >= GENERATOR_SHARE_MIN:
         return True
+    if seen.load_cpus is None:
+        return False
     used = (seen.generator.processors or 0) + (seen.kernel.load_irq_share or 0)
     return used >= GENERATOR_SHARE_MIN * seen.load_cpus
 
@@ -104,9 +109,11 @@ def _limits(seen: Observation) -> list[str]:
         )
     if seen.generator.cpu_share is not None:
         found.append(f"the generator's busiest thread was busy {seen.generator.cpu_share:.0%}")
-    if seen.generator.processors is not None:
-        of = _processors(seen.load_cpus)
-        found.append(f"the generator used {seen.generator.processors:.2f} of {of}")
+    used = seen.generator.processors
+    if used is not None and seen.load_cpus is not None:
+        found.append(f"the generator used {used:.2f} of {_processors(seen.load_cpus)}")
+    elif used is not None:
+        found.append(f"the agents used {used:.2f} processors")
     for name, share in (
         ("server", seen.kernel.server_irq_share),
         ("load", seen.kernel.load_irq_share),
