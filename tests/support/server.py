@@ -142,7 +142,9 @@ Start = Callable[..., Server]
 """The fixture `start`: takes a target and options, returns a server that is ready."""
 
 
-def command(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+def command(
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None, timeout_s: float = 20
+) -> tuple[int, str, str]:
     """Run `bolide` to its end; return the exit code and what it wrote on both streams."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "bolide", *arguments],
@@ -151,7 +153,7 @@ def command(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> tu
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=timeout_s,
     )
     return done.returncode, done.stdout, done.stderr
 

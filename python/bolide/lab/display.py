@@ -19,7 +19,13 @@ from bolide.lab.plan.schedule import Slot
 from bolide.lab.record.schema import Contestant, Trial
 from bolide.lab.report.summary import Figure, Race, Result
 from bolide.lab.report.table import NOISY, above_ceiling
-from bolide.lab.report.terminal import of_document, of_noise, of_open_loop, of_requirements
+from bolide.lab.report.terminal import (
+    of_document,
+    of_fleet,
+    of_noise,
+    of_open_loop,
+    of_requirements,
+)
 from bolide.lab.stats.noise import UNSTABLE_SHARE
 
 LINE_S = 60.0
@@ -154,6 +160,8 @@ def show_results(race: Race, console: Console) -> None:
             console.print(league_table(result))
         for each in (*of_open_loop(result), *of_document(result), *of_requirements(result)):
             console.print(each)
+    for each in of_fleet(race):
+        console.print(each)
 
 
 def league_table(result: Result) -> Group:

@@ -489,3 +489,17 @@ def test_the_law_is_applied_where_it_says_something(
     load = workload(**{"tool": "wrk", "connections": 100, **more})
     found = service.in_flight(load, 51_032.0, 96.02)
     assert found == (None if flying is None else pytest.approx(flying, rel=0.01))
+
+
+def test_an_agent_without_time_makes_its_load_the_limit() -> None:
+    assert judge(seen(is_short_of_time=True)) == ("generator-bound", BOTH)
+    assert judge(seen(is_short_of_time=True, server_share=0.95))[0] == "generator-bound"
+
+
+def test_processors_of_other_machines_are_not_a_limit_together() -> None:
+    used = GeneratorUse(cpu_share=0.5, processors=3.0)
+    assert judge(seen(generator=used, load_cpus=4))[0] == "neither"
+    assert judge(seen(generator=used, load_cpus=3))[0] == "generator-bound"
+    verdict, evidence = judge(seen(generator=used, load_cpus=None))
+    assert verdict == "neither"
+    assert evidence == [*BOTH, "the agents used 3.00 processors"]

@@ -68,7 +68,7 @@ def server_address(where: str, given: str | None) -> str:
     """
     is_local = Fleet(where).is_local
     if given is None:
-        if is_local:
+        if is_local or "://" not in where:  # `bolide load` says what a fleet is
             return LOOPBACK
         raise ConfigError(
             f"--fleet: the agents of {where} need an address at which they reach this machine;"
@@ -159,7 +159,7 @@ def refusal(workload: Workload, joined: Joined) -> str:
     if workload.messages == "broadcast":
         return "one thread sends and receives all messages of a broadcast"
     if workload.connections < agents:
-        return f"{workload.connections} connections are fewer than {agents} agents"
+        return f"it has fewer connections ({workload.connections}) than the fleet agents ({agents})"
     if longest > CONTENT_BYTES_MAX:
         return f"content of {longest:,} bytes is not sent to agents"
     return ""

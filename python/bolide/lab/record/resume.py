@@ -93,8 +93,7 @@ def _other_fleet(before: Fleet | None, now: Fleet | None) -> str:
     if before.server_address != now.server_address:
         return f"--server-address {before.server_address}"
     machines = [sorted(repr(agent.machine) for agent in each.agents) for each in (before, now)]
-    kinds = [each.where.partition(":")[0] for each in (before, now)]
-    if machines[0] != machines[1] or kinds[0] != kinds[1]:
+    if machines[0] != machines[1] or before.is_local != now.is_local:
         return changed("load from", of_fleet(before), of_fleet(now))
     return ""
 

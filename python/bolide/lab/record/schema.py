@@ -58,6 +58,11 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """The address of the race's machine that the agents load."""
     agents: tuple[Agent, ...]
 
+    @property
+    def is_local(self) -> bool:
+        """Whether its agents run on the race's machine, started for each load."""
+        return self.where.startswith("local:")
+
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="machine"):
     """The machine that the race was run on, and when it started (ISO 8601, UTC)."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from bolide.errors import ConfigError
-from bolide.lab.record.resume import MACHINE, changed
+from bolide.lab.record.resume import MACHINE, changed, of_fleet
 from bolide.lab.record.schema import Machine, Workload
 from bolide.lab.report.compare import Change
 from bolide.lab.report.summary import Figure, Race
@@ -76,9 +76,18 @@ def _machines(before: Machine | None, after: Machine | None) -> Iterator[str]:
         one, two = getattr(before, name), getattr(after, name)
         if None not in (one, two) and one != two:  # the first records do not have them
             yield changed(label, ",".join(map(str, one)), ",".join(map(str, two)))
+    if _machines_of(before) != _machines_of(after):
+        yield changed("load from", of_fleet(before.fleet), of_fleet(after.fleet))
     for name in before.sysctls.keys() & after.sysctls.keys():
         if before.sysctls[name] != after.sysctls[name]:
             yield changed(name, before.sysctls[name], after.sysctls[name])
+
+
+def _machines_of(machine: Machine) -> list[str] | None:
+    """Return the machines of a fleet's agents in any order; None without a fleet."""
+    if machine.fleet is None:
+        return None
+    return sorted(repr(each.machine) for each in machine.fleet.agents)
 
 
 def _durations(study: str, before: Figure, after: Figure) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolide.lab.report import claims, document_tables, level_tables, open_loop, quantity
+from bolide.lab.report import claims, document_tables, fleet, level_tables, open_loop, quantity
 from bolide.lab.report.page import TITLE, facts_of, machine_rows
 from bolide.lab.report.requirement import rows as requirement_rows
 from bolide.lab.report.summary import Group, Race, Result
@@ -26,9 +26,12 @@ def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
         " response without parsing.",
         _pairs(facts_of(race)),
     ]
-    if race.absent:
-        rows = [f"- {each.title}: {each.state}. {each.reason}" for each in race.absent]
+    rows = [f"- {title}: {text}" for title, text in fleet.remarks(race)]
+    rows += [f"- {each.title}: {each.state}. {each.reason}" for each in race.absent]
+    if rows:
         parts += ["## Not measured here", "\n".join(rows)]
+    if agents := fleet.table(race):
+        parts += ["## Agents", fleet.sentence(race), table(agents)]
     if race.machine:
         parts += ["## Machine", _pairs(machine_rows(race.machine))]
     parts += ["## How each contestant was started", table(_started(race))]

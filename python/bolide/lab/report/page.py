@@ -15,7 +15,15 @@ import msgspec
 
 from bolide.errors import ConfigError
 from bolide.lab.record.schema import CORE_PART, Contestant, Machine
-from bolide.lab.report import charts, claims, document_tables, level_tables, open_loop, quantity
+from bolide.lab.report import (
+    charts,
+    claims,
+    document_tables,
+    fleet,
+    level_tables,
+    open_loop,
+    quantity,
+)
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.drawing import svg
 from bolide.lab.report.requirement import rows
@@ -68,6 +76,9 @@ def render(race: Race, raw: bytes) -> str:
             ),
             contestants=[_filtered(each, colours) for each in race.measured],
             absent=race.absent,
+            remarks=fleet.remarks(race),
+            fleet=fleet.sentence(race),
+            agents=fleet.table(race),
             machine=machine_rows(race.machine) if race.machine else [],
             kernel=_kernel_rows(race.machine) if race.machine else [],
             trials=_packed(_without_histograms(raw)),
@@ -143,7 +154,7 @@ def facts_of(race: Race) -> list[tuple[str, str]]:
         ("Memory", quantity.size(machine.memory_bytes)),
         ("Kernel", machine.kernel or "unknown"),
         ("Virtualisation", machine.virtualisation or "none known"),
-        ("Path", "loopback: no network"),
+        ("Path", fleet.path_of(race)),
     ]
 
 
@@ -203,7 +214,7 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
         ("Processor", machine.cpu_model or "unknown"),
         ("Processors", quantity.count(machine.cpus)),
         ("The servers' processors", _processors(machine.server_cpus)),
-        ("The load's processors", _processors(machine.load_cpus)),
+        ("The load's processors", _of_load(machine)),
         ("Memory", quantity.size(machine.memory_bytes)),
         *([("System", machine.distribution)] if machine.distribution else []),
         ("Kernel", machine.kernel or "unknown"),
@@ -219,6 +230,13 @@ def _build_of(machine: Machine) -> str:
     version = machine.bolide_version or "unknown"
     core = (machine.parts or {}).get(CORE_PART)
     return f"{version}, core library {core}" if core else version
+
+
+def _of_load(machine: Machine) -> str:
+    """Return the processors of the load; agents on other machines have others."""
+    if machine.fleet is None or machine.fleet.is_local:
+        return _processors(machine.load_cpus)
+    return "those of the agents"
 
 
 def _processors(found: tuple[int, ...] | None) -> str:

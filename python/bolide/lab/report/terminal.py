@@ -10,7 +10,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bolide.lab.report import claims, document_tables, open_loop
+from bolide.lab.report import claims, document_tables, fleet, open_loop
 from bolide.lab.report.requirement import rows
 from bolide.lab.report.summary import Race, Result
 from bolide.lab.report.table import Cell, Table
@@ -54,6 +54,14 @@ def of_requirements(result: Result) -> list[RenderableType]:
     """Return the table of what must be reached; nothing if the study has no such rows."""
     tables = rows.tables(result)
     return [part for caption, each in tables for part in _grid(each, caption)]
+
+
+def of_fleet(race: Race) -> list[RenderableType]:
+    """Return the table of the agents that generated the load; nothing if there are none."""
+    table = fleet.table(race)
+    if table is None:
+        return []
+    return [Text(), *_grid(table, "Agents"), Text(fleet.sentence(race), "dim")]
 
 
 def _has_figures(table: Table) -> bool:

@@ -163,12 +163,7 @@ def _of_search(report: dict[str, Any], load: Load) -> list[str]:
         ToolError: no rate meets the condition, or trials of a fleet were not valid.
     """
     found = report["find"]
-    if found["limit"] == "invalid":
-        reasons = [each["reason"] for each in found["trials"] if not each["is_valid"]]
-        why = found["ended"] or (reasons or ["its trials are not valid"])[-1]
-        raise fleet.InvalidLoadError(
-            f"the server's limit of {load.finds} is not known: {why}", fleet.use_of(report) or {}
-        )
+    fleet.refuse_invalid_search(report, load.finds)
     if found["rate_per_s"] is None:
         lowest = min((each["rate_per_s"] for each in found["trials"]), default=0)
         raise ToolError(f"no rate meets {load.finds}; the lowest tried is {lowest:,.0f}/s")

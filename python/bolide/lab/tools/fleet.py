@@ -124,6 +124,23 @@ def refuse_invalid(report: dict[str, Any]) -> None:
     raise InvalidLoadError("; ".join(report["invalid"]), use_of(report) or {})
 
 
+def refuse_invalid_search(report: dict[str, Any], condition: str) -> None:
+    """Refuse a search on a fleet that could not go on, or of which no rate has a valid trial.
+
+    Raises:
+        InvalidLoadError: it is one.
+    """
+    found = report["find"]
+    reasons = [each["reason"] for each in found["trials"] if not each["is_valid"]]
+    has_nothing = found["rate_per_s"] is None and bool(reasons)
+    if found["limit"] != "invalid" and not has_nothing:
+        return
+    why = found["ended"] or (reasons or ["its trials are not valid"])[-1]
+    raise InvalidLoadError(
+        f"the highest rate with {condition} is not known: {why}", use_of(report) or {}
+    )
+
+
 def is_short_of_time(report: dict[str, Any]) -> bool:
     """Return whether an agent had no processor time left."""
     return PROCESSOR in (report.get("invalid_kinds") or ())

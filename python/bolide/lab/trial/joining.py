@@ -80,7 +80,9 @@ def _loaded(
         names = ", ".join(each.machine.name for each in silent)
         reasons = "; ".join(each.lost for each in silent if each.lost)
         said = f"; {reasons}" if reasons else ""
-        raise ConfigError(_refused(f"{names} got no response from {load.url}{said}", address))
+        raise ConfigError(
+            _refused(f"agents without a response from {load.url}: {names}{said}", address)
+        )
     agents = tuple(each.machine for each in use.agents)
     known = replace(fleet, count=len(agents))
     return Joined(known, schema.Fleet(where=fleet.where, server_address=address, agents=agents))
@@ -90,7 +92,7 @@ def _refused(said: str, address: str) -> str:
     """Return what `bolide load` said in its last line, with the remedy if agents cannot connect."""
     lines = [line for line in said.splitlines() if line.strip()] or ["it said nothing"]
     reason = lines[-1].removeprefix("bolide: error: ")
-    if address not in reason:
+    if address not in reason or not reason.startswith("agent"):
         return reason
     first, last = port_range()
     return (
