@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,19 @@ def test_an_upload_is_proved(tmp_path: Path) -> None:
     load = workload(tls="resumed", content="1048576", content_bytes=1 << 20)
     load = msgspec.structs.replace(load, app="bench.on_asgi_io:upload")
     assert proved("bolide-asgi-tls", tmp_path, load).content == b"1048576"
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "10.0.0.5"])
+def test_the_certificate_is_for_the_address_that_agents_load(name: str, tmp_path: Path) -> None:
+    pair = new_pair("10.0.0.5")
+    pair.write(tmp_path)
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "certificate.pem.key")
+    trusting = ssl.create_default_context(cadata=pair.certificate.decode())
+    sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(received, sent, server_hostname=name)
+    server = served.wrap_bio(sent, received, server_side=True)
+    for side in (client, server, client):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert client.version() == "TLSv1.3"
