@@ -110,6 +110,21 @@ fn nothing_is_sent_before_the_start_and_every_request_once() {
 }
 
 #[test]
+fn a_connection_for_each_request_is_not_opened_while_the_load_waits_for_its_start() {
+    let (address, _) = counting();
+    let mut asked = plan(address, 50, 1);
+    asked.connections = 7;
+    asked.is_persistent = false;
+    let runs = start_parts(&asked, &[1]);
+    wait_until(|| runs[0].is_ready());
+    // In this time every connection is checked several times.
+    assert!(!runs[0].wait(Duration::from_secs(1)));
+    let report = merged(&records(&runs));
+    assert_eq!((report.ok, report.errors.total()), (50, 0));
+    assert_eq!(report.connections_opened, 50);
+}
+
+#[test]
 fn an_open_loop_is_divided_to_the_request() {
     let stage = |ms, from, to| Stage {
         duration: Duration::from_millis(ms),

@@ -22,23 +22,21 @@ impl LoadThread {
         while self.unopened < wanted && self.opening < OPENING_MAX {
             self.unopened += 1;
             self.opening += 1;
-            let index = self.unopened - 1;
-            match self.opens_without_requests() {
-                // With a connection for each request, it is opened for its request.
-                true if !self.common.plan.is_persistent => self.settle(index),
-                true => self.dial(index),
-                false => self.open(index),
-            }
+            self.open(self.unopened - 1);
         }
     }
 
-    /// Closed loop: opens a connection and sends its first batch as soon as possible.
+    /// Opens a connection; in a closed loop, its first batch is sent as soon as possible.
     pub(super) fn open(&mut self, index: usize) {
         if index >= self.target {
             return;
         }
         if self.opens_without_requests() {
-            return self.dial(index);
+            return match self.common.plan.is_persistent {
+                true => self.dial(index),
+                // With a connection for each request, it is opened for its request.
+                false => self.settle(index),
+            };
         }
         match self.start_batch(index) {
             true => self.dial(index),
