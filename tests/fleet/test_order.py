@@ -96,7 +96,7 @@ def test_an_ipv6_address_loses_its_brackets() -> None:
 
 def test_another_version_is_refused_in_one_line() -> None:
     octets = wire.encode(wire.Hello())
-    for old, new in [(_core.__version__, "9.9.9"), ('"schema":2', '"schema":3')]:
+    for old, new in [(_core.__version__, "9.9.9"), ('"schema":3', '"schema":4')]:
         other = octets.decode().replace(old, new, 1).encode()
         assert other != octets
         with pytest.raises(wire.VersionError, match="install the same version"):

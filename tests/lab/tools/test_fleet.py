@@ -167,3 +167,13 @@ def test_a_search_that_could_not_go_on_has_no_figure() -> None:
         find("bolide").read(report(find=nothing), "", 4, load)
     found = find("bolide").read(report(find=search()), "", 0, load)
     assert found.remarks == ["the server met p99 < 10ms up to this rate"]
+
+
+def test_a_load_that_agents_refuse_is_the_fleets_failure() -> None:
+    said = "bolide: error: agent b: 5,000 connections are more than its --connections-max 1,000"
+    with pytest.raises(InvalidLoadError, match="more than its --connections-max 1,000") as caught:
+        find("bolide").read("", said, 2, LOAD)
+    assert caught.value.use == {}
+    with pytest.raises(ToolError) as other:
+        find("bolide").read("", said, 2, replace(LOAD, fleet=None))
+    assert not isinstance(other.value, InvalidLoadError)

@@ -57,7 +57,12 @@ class Bolide(Tool):
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
         """Read the report of `--json`."""
-        report = self.parsed(stdout, stderr, exit_code)
+        try:
+            report = self.parsed(stdout, stderr, exit_code)
+        except ToolError as error:
+            if load.fleet is not None:  # an agent has refused, or is not there any more
+                raise fleet.InvalidLoadError(str(error), {}) from None
+            raise
         try:
             latency_us, remarks = report["latency_us"], fleet.remarks(report)
             if load.finds:

@@ -131,11 +131,11 @@ def refuse_invalid_search(report: dict[str, Any], condition: str) -> None:
         InvalidLoadError: it is one.
     """
     found = report["find"]
-    reasons = [each["reason"] for each in found["trials"] if not each["is_valid"]]
+    reasons = [each["reason"] for each in found["trials"] if not each.get("is_valid", True)]
     has_nothing = found["rate_per_s"] is None and bool(reasons)
     if found["limit"] != "invalid" and not has_nothing:
         return
-    why = found["ended"] or (reasons or ["its trials are not valid"])[-1]
+    why = found.get("ended") or (reasons or ["its trials are not valid"])[-1]
     raise InvalidLoadError(
         f"the highest rate with {condition} is not known: {why}", use_of(report) or {}
     )
