@@ -285,7 +285,7 @@ def _trials(
     display: Display,
     earlier: list[Trial],
 ) -> bool:
-    """Run the trials. A noisy one is repeated at once, under the conditions of its round.
+    """Run the trials. A disturbed one is repeated at once, under the conditions of its round.
 
     `earlier` has the trials of this race so far, from which an open loop takes its rates.
     """
@@ -293,7 +293,7 @@ def _trials(
     with _stoppable() as stopped:
         for slot in order:
             found = _attempt(slot, conditions, journal, display, earlier)
-            if found.verdict == "noisy" and repeats_left > 0:
+            if found.is_disturbed and repeats_left > 0:
                 repeats_left -= 1
                 found = _attempt(slot, conditions, journal, display, earlier)
             display.ended(found)

@@ -16,6 +16,7 @@ from bolide.lab import race
 from bolide.lab.plan import contestant
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record.schema import ServerUse, Study, Trial
+from bolide.lab.tools.fleet import InvalidLoadError
 from bolide.lab.tools.load import Load, Reading
 from bolide.lab.trial import trial, turns
 from lab.tiny_race import (
@@ -116,6 +117,27 @@ def test_a_disturbed_turn_is_repeated_as_often_as_is_allowed(
         2: 3,
         **dict.fromkeys(range(3, 9), 1),
     }
+
+
+def test_a_load_that_is_not_valid_is_repeated_and_ends_no_other_turn(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: dict[str, Any] = {"agents": [{"machine": {"name": "a", "host": "h"}}]}
+    lost: dict[str, Any] = {"agents": [{"machine": {"name": "a", "host": "h"}, "lost": "gone"}]}
+    uses = iter([late, late, late, lost])
+
+    def measured(self: trial.Run, number: int | None = None) -> Trial:
+        if (use := next(uses, None)) is not None:
+            raise InvalidLoadError("agent a", use)
+        found = trial.failed(self._slot, self._conditions, trial.Failure("none", ""))
+        return msgspec.structs.replace(found, failure=None, verdict="neither", round=number)
+
+    monkeypatch.setattr(trial.Run, "measured", measured)
+    race.run(in_turns(number=8), ["honest"], options(tmp_path), silent, among("honest"))
+    found = trials_of(tmp_path)
+    # Two repeats of the first turn; the second one has lost an agent, so it would be lost again.
+    assert [each.round for each in found] == [1, 1, 1, *range(2, 9)]
+    assert [each.failure and each.failure.class_ for each in found] == ["fleet"] * 4 + [None] * 6
 
 
 @pytest.mark.usefixtures("quiet")

@@ -470,6 +470,15 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     verdict: Verdict
     evidence: list[str] = []
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether neither the server nor its load made it what it is, so that it is repeated.
+
+        It is noisy, or the load of a fleet was not valid though no agent was lost.
+        """
+        agents = self.fleet.agents if self.failure is not None and self.fleet else ()
+        return self.verdict == "noisy" or (bool(agents) and not any(each.lost for each in agents))
+
 
 Record: TypeAlias = Machine | Study | Contestant | Trial
 """Any line."""

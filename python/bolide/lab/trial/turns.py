@@ -14,6 +14,7 @@ from typing import TypeAlias
 from bolide.lab.plan.schedule import Session, Slot
 from bolide.lab.record.redaction import redacted
 from bolide.lab.record.schema import Trial
+from bolide.lab.tools.fleet import InvalidLoadError
 from bolide.lab.trial.trial import PROBLEMS, Conditions, Run
 
 WARM_UP_S = 0.2
@@ -57,7 +58,7 @@ def run(
             found = _turn(slot, conditions, runs, is_last=is_last)
             keep(slot, found)
             for _ in range(REPEATS_MAX):
-                if found.verdict != "noisy" or not repeats.take():
+                if not found.is_disturbed or not repeats.take():
                     break
                 found = _turn(slot, conditions, runs, is_last=is_last)
                 keep(slot, found)
@@ -92,6 +93,8 @@ def _turn(slot: Slot, conditions: Conditions, runs: Runs, *, is_last: bool) -> T
             found = running.measured(slot.round)
             if is_last:
                 running.check_alive()
+    except InvalidLoadError as error:  # which is no failure of the server
+        found = Run(slot, conditions).failed(error)
     except PROBLEMS as error:
         runs[key] = error
         found = Run(slot, conditions).failed(error)
