@@ -248,6 +248,8 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     show_results(gathered, terminal.console)
     if gathered.floor is not None:
         click.echo(f"floor:   equal servers differed by up to {gathered.floor:.1%}")
+        if doubt := gathered.floor_doubt:
+            click.echo(f"         do not rely on it: {doubt}")
         click.echo(f"         bolide race compare A B --floor {out} ignores smaller changes")
     click.echo(f"results: {out / journal.FILE_NAME}")
     click.echo(f"report:  bolide race report {out}")

@@ -172,6 +172,20 @@ def test_nothing_below_the_floor_is_a_difference(folders: dict[str, str], tmp_pa
     assert str(done.exception) == f"{base} has no contestant twice: run it with --aa"
 
 
+def test_a_floor_of_few_or_noisy_rounds_is_not_to_be_relied_on() -> None:
+    assert gather(_twice(0.8)).floor_doubt == ""
+    few = [each for each in _twice(0.8) if not isinstance(each, Trial) or each.round < 2]
+    assert gather(few).floor_doubt == "only 2 rounds"
+    noisy = [
+        msgspec.structs.replace(each, verdict="noisy")
+        if isinstance(each, Trial) and each.contestant == "bjoern-again" and each.is_valid
+        else each
+        for each in _twice(0.8)
+    ]
+    copies = len({each.workload for each in noisy if isinstance(each, Trial)})
+    assert gather(noisy).floor_doubt.endswith(f" of {copies} copies are noisy")
+
+
 def test_shares_of_the_ceiling(folders: dict[str, str]) -> None:
     done = run(folders["base"], folders["slower"], "--of-ceiling", "--only", "bolide-wsgi")
     assert done.exit_code == 1

@@ -26,7 +26,7 @@ from bolide.lab.record.schema import (
 )
 from bolide.lab.record.validity import valid_of
 from bolide.lab.stats import histogram, noise
-from bolide.lab.stats.interval import Interval, median_interval
+from bolide.lab.stats.interval import ROUNDS_MIN, Interval, median_interval
 from bolide.lab.stats.ratio import by_round, by_start, deviation, start_of
 
 NOISY_SHARE_MAX = 0.2
@@ -498,6 +498,16 @@ class Race:
         """By how much equal servers differed at most, as a share; None if none was run twice."""
         ratios = (result.copy_ratio(figure) for result in self.results for figure in result.copies)
         return deviation(each.middle for each in ratios if each)
+
+    @property
+    def floor_doubt(self) -> str:
+        """Why the floor says little; "" if it does not."""
+        copies = [figure for result in self.results for figure in result.copies]
+        rounds = min((each.rounds for each in copies), default=0)
+        noisy = sum(each.is_noisy for each in copies)
+        found = [f"only {rounds} round{'s' * (rounds != 1)}"] if rounds < ROUNDS_MIN else []
+        found += [f"{noisy} of {len(copies)} copies are noisy"] if noisy else []
+        return ", ".join(found)
 
     @property
     def absent(self) -> list[Contestant]:

@@ -186,7 +186,10 @@ def _impossible(seen: Observation) -> str:
 
 
 def _escaped(seen: Observation) -> str:
-    """Detect a server that worked on processors that were not its own, whoever ended by now."""
+    """Detect a server that worked on processors that were not its own.
+
+    Its processes count that have ended since, whose processors nobody can see any more.
+    """
     used = seen.server.cpu_share or 0.0
     if used <= SERVER_SHARE_MAX * seen.server_cpus:
         return ""
