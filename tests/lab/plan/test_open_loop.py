@@ -133,6 +133,12 @@ def test_without_a_maximum_there_is_no_rate() -> None:
     assert open_loop.with_rate(slot, {"slow": 500.0}) is None
 
 
+def test_a_rate_is_a_whole_number_as_the_generator_reads_it() -> None:
+    slot = Slot(1, of_base()["open-own25-bolide"], liar("slow"))
+    found = open_loop.with_rate(slot, {"slow": 250.0})  # 62.5 is rounded to an even number
+    assert found is not None and found.workload.rate_per_s == 62.0
+
+
 def test_a_rate_is_never_nothing() -> None:
     slot = Slot(1, of_base()["open-own25-bolide"], liar("slow"))
     found = open_loop.with_rate(slot, {"slow": 0.4})

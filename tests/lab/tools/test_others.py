@@ -237,6 +237,34 @@ def test_command_lines() -> None:
     assert ours[-5:] == ["-n", "9", "--no-keep-alive", "--expect-status", "200"]
 
 
+RATES = [(1_000_000.0, "1000000"), (1_234_567.0, "1234567"), (99.5, "100"), (0.25, "1")]
+
+
+@pytest.mark.parametrize(("rate", "said"), RATES)
+def test_rates_are_written_without_an_exponent(rate: float, said: str) -> None:
+    load = Load("http://h/", connections=1, rate_per_s=rate)
+    for name, flag in (("bolide", "--rate"), ("bombardier", "-r")):  # they read whole numbers
+        words = find(name).command(load)
+        assert words[words.index(flag) + 1] == said
+    exact = {99.5: "99.5", 0.25: "0.25"}.get(rate, said)
+    for name, flag in (("hey", "-q"), ("oha", "-q"), ("h2load", "--rps")):
+        words = find(name).command(load)
+        assert words[words.index(flag) + 1] == exact
+
+
+TIMES = [(0.00005, "50us"), (0.3, "300ms"), (1.5, "1500ms"), (5.0, "5s"), (86_400.0, "86400s")]
+
+
+@pytest.mark.parametrize(("seconds", "said"), [*TIMES, (1e-300, "1us")])
+def test_times_are_written_without_an_exponent(seconds: float, said: str) -> None:
+    load = Load("http://h/", connections=1, duration_s=seconds, timeout_s=seconds)
+    ours = find("bolide").command(replace(load, warm_up_s=seconds))
+    assert [ours[ours.index(flag) + 1] for flag in ("-d", "--timeout", "--warm-up")] == [said] * 3
+    for name, flags in (("oha", ("-z", "-t")), ("hey", ("-z",)), ("bombardier", ("-d", "-t"))):
+        words = find(name).command(load)
+        assert {words[words.index(flag) + 1] for flag in flags} == {said}
+
+
 def test_command_lines_with_tls() -> None:
     load = Load("https://h/", connections=4, duration_s=0.5, tls="resumed", certificate="c.pem")
     http2 = replace(load, http_version="2", streams=32, warm_up_s=0.2)

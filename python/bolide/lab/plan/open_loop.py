@@ -106,5 +106,5 @@ def with_rate(slot: Slot, maxima: Mapping[str, float]) -> Slot | None:
 
 
 def _rounded(rate: float) -> float:
-    """Round to three digits, and to at least one request per second."""
-    return max(1.0, float(f"{rate:.{DIGITS}g}"))
+    """Round to three digits and to a whole number, at least one request per second."""
+    return max(1.0, float(round(float(f"{rate:.{DIGITS}g}"))))

@@ -8,6 +8,7 @@ from typing import Any
 from bolide.lab.tools import fleet
 from bolide.lab.tools.load import FIGURES, OK, Load, Reading
 from bolide.lab.tools.tool import Tool, ToolError, _version
+from bolide.lab.tools.unit import duration
 
 OTHER_HANDSHAKES_SHARE_MAX = 0.01
 """Share of full handshakes among resumed ones, besides the first of each connection; and of resumed
@@ -30,19 +31,19 @@ class Bolide(Tool):
         """Return the command line; it can generate every load."""
         words = [sys.executable, "-m", "bolide", "load", load.url, "--json", "--quiet"]
         words += ["-c", str(load.connections), *_of_generator(load)]
-        words += ["--timeout", f"{load.timeout_s:g}s"]
+        words += ["--timeout", duration(load.timeout_s)]
         words += ["--depth" if load.messages else "--pipeline", str(load.pipeline_depth)]
         if load.requests_total is not None:
             words += ["-n", str(load.requests_total)]
         elif load.duration_s is not None:
-            words += ["-d", f"{load.duration_s:g}s"]
+            words += ["-d", duration(load.duration_s)]
         if load.http_version == "1.0":
             words.append("--http1.0")
         if not load.is_persistent:
             words.append("--no-keep-alive")
         words += _of_protocols(load)
         if load.rate_per_s is not None:
-            words += ["--rate", f"{load.rate_per_s:g}"]
+            words += ["--rate", str(max(1, round(load.rate_per_s)))]
         if load.finds:
             words += ["--find", load.finds]
         words += _of_study(load)
@@ -136,7 +137,7 @@ def _of_study(load: Load) -> list[str]:
     """Return the flags of what no other tool can do."""
     words = ["--sleepless"] if load.is_sleepless else []
     if load.warm_up_s:
-        words += ["--warm-up", f"{load.warm_up_s:g}s"]
+        words += ["--warm-up", duration(load.warm_up_s)]
     for name, value in load.fields:
         words += ["--header", f"{name}: {value}"]
     return [*words, "--body-file", load.content_file] if load.content_file else words

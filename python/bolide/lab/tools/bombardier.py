@@ -6,6 +6,7 @@ from typing import Any
 
 from bolide.lab.tools.load import Load, Reading, latency
 from bolide.lab.tools.tool import BAD_SHARE_MAX, Tool, ToolError, settle, wrong_bytes
+from bolide.lab.tools.unit import duration
 
 
 class Bombardier(Tool):
@@ -21,16 +22,16 @@ class Bombardier(Tool):
             ToolError: the load is pipelined.
         """
         self.refuse(load, "pipelining", "HTTP/1.0")
-        words = ["bombardier", "-c", str(load.connections), "-t", f"{load.timeout_s:g}s"]
+        words = ["bombardier", "-c", str(load.connections), "-t", duration(load.timeout_s)]
         words += ["--latencies", "--print", "result", "--format", "json"]
         if load.requests_total is not None:
             words += ["-n", str(load.requests_total)]
         else:
-            words += ["-d", f"{load.duration_s or 10:g}s"]
+            words += ["-d", duration(load.duration_s or 10)]
         if not load.is_persistent:
             words.append("--disableKeepAlives")
         if load.rate_per_s is not None:
-            words += ["-r", str(round(load.rate_per_s))]
+            words += ["-r", str(max(1, round(load.rate_per_s)))]
         return [*words, load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:

@@ -7,7 +7,7 @@ import re
 
 from bolide.lab.tools.load import Load, Reading, latency
 from bolide.lab.tools.tool import Tool, ToolError, settle, wrong_size
-from bolide.lab.tools.unit import time_us
+from bolide.lab.tools.unit import number, time_us
 
 INTERRUPTED = 3
 """How often all outstanding responses may be counted in part only: its data includes some from
@@ -40,7 +40,7 @@ class H2load(Tool):
             words += ["-D", str(_duration_s(load))]
             words += ["--warm-up-time", f"{load.warm_up_s * 1e3:.0f}ms"] if load.warm_up_s else []
         if load.rate_per_s is not None:
-            words += ["--rps", f"{load.rate_per_s / load.connections:g}"]
+            words += ["--rps", number(load.rate_per_s / load.connections)]
         return [*words, load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:

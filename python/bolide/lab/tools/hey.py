@@ -7,6 +7,7 @@ import re
 
 from bolide.lab.tools.load import OK, Load, Reading, latency
 from bolide.lab.tools.tool import Tool, settle, wrong_size
+from bolide.lab.tools.unit import duration, number
 
 SAMPLES_MAX = 1_000_000
 
@@ -34,11 +35,11 @@ class Hey(Tool):
         if load.requests_total is not None:
             words += ["-n", str(load.requests_total)]
         else:
-            words += ["-z", f"{load.duration_s or 10:g}s"]
+            words += ["-z", duration(load.duration_s or 10)]
         if not load.is_persistent:
             words.append("-disable-keepalive")
         if load.rate_per_s is not None:
-            words += ["-q", f"{load.rate_per_s / load.connections:g}"]
+            words += ["-q", number(load.rate_per_s / load.connections)]
         return [*words, load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:

@@ -6,6 +6,7 @@ from typing import Any
 
 from bolide.lab.tools.load import OK, Load, Reading, latency
 from bolide.lab.tools.tool import Tool, ToolError, settle, wrong_size
+from bolide.lab.tools.unit import duration, number
 
 _CUT_OFF = "aborted due to deadline"
 
@@ -24,17 +25,17 @@ class Oha(Tool):
         """
         self.refuse(load, "pipelining")
         words = ["oha", "--no-tui", "--output-format", "json", "-c", str(load.connections)]
-        words += ["-t", f"{load.timeout_s:g}s", "--redirect", "0"]
+        words += ["-t", duration(load.timeout_s), "--redirect", "0"]
         if load.requests_total is not None:
             words += ["-n", str(load.requests_total)]
         else:
-            words += ["-z", f"{load.duration_s or 10:g}s"]
+            words += ["-z", duration(load.duration_s or 10)]
         if load.http_version == "1.0":
             words += ["--http-version", "1.0"]
         if not load.is_persistent:
             words.append("--disable-keepalive")
         if load.rate_per_s is not None:
-            words += ["-q", f"{load.rate_per_s:g}", "--latency-correction"]
+            words += ["-q", number(load.rate_per_s), "--latency-correction"]
         return [*words, load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
