@@ -305,7 +305,7 @@ def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: P
         ('threads = "all"', "Invalid enum value 'all' - at `$.workload[0].threads`"),
         ("requests_total = 0", "Expected `int` >= 1 - at `$.workload[0].requests_total`"),
         ("duration_s = -1", "Expected `float` > 0.0 - at `$.workload[0].duration_s`"),
-        ("rate_per_s = 0", "Expected `float` > 0.0 - at `$.workload[0].rate_per_s`"),
+        ("rate_per_s = 0.5", "Expected `float` >= 1.0 - at `$.workload[0].rate_per_s`"),
         ("rate_per_s = inf", "Expected `float` <= 1000000000.0 - at `$.workload[0].rate_per_s`"),
         ("timeout_s = 0", "Expected `float` > 0.0 - at `$.workload[0].timeout_s`"),
         ('contestants = ["uvicorn"]', "workload 'a': 'uvicorn' is not a contestant of the study"),
@@ -331,6 +331,20 @@ def test_a_workload_may_be_for_some_of_the_studys_contestants(tmp_path: Path) ->
         ("c4-bolide", ("bolide-asgi",)),
         ("c8-bolide", ("bolide-asgi",)),
     ]
+
+
+def test_a_rate_is_a_whole_number(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(STUDY.replace("[4, 8]", "4") + "rate_per_s = 99.6\n")
+    [found] = study.load(str(path)).study.workloads
+    assert found.rate_per_s == 100.0
+
+
+def test_a_studys_name_has_no_folder(tmp_path: Path) -> None:
+    path = tmp_path / "my own; study.toml"
+    path.write_text(STUDY.replace("[4, 8]", "4"))
+    assert study.load(str(path)).study.name == "my-own-study"
+    assert study.of_application("../site/app.py:app", "/").name == "..-site-app.py"
 
 
 def test_a_study_that_cannot_be_read_is_named(

@@ -6,11 +6,14 @@ import gzip
 import resource
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bolide.errors import ConfigError
 from bolide.lab.record import machine
 from bolide.lab.record.journal import FILE_NAME, Journal, read
+from bolide.lab.record.schema import Trial
+from lab import sample_race
 
 MACHINE = machine.describe()
 
@@ -82,6 +85,37 @@ def test_a_line_that_was_cut_off_goes(kept: int, tmp_path: Path) -> None:
     assert read(tmp_path) == [MACHINE]
     _written(tmp_path)
     assert path.read_bytes() == whole + whole
+
+
+NAMES = ["../x/pwned", "/tmp/abs", "a\0b", "", "a\n"]  # noqa: S108 - no file of that name is made
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("of", ["study", "workload", "contestant"])
+def test_a_name_that_is_no_files_is_refused(name: str, of: str, tmp_path: Path) -> None:
+    plan = msgspec.to_builtins(sample_race.studies()[0])
+    field = msgspec.to_builtins(sample_race.contestants()[0])
+    if of == "study":
+        plan["name"] = name
+    elif of == "workload":
+        plan["workloads"][0]["name"] = name
+    else:
+        field["name"] = name
+    lines = b"".join(msgspec.json.encode(each) + b"\n" for each in (plan, field))
+    (tmp_path / FILE_NAME).write_bytes(lines)
+    number = 2 if of == "contestant" else 1
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path)
+    said = str(caught.value)
+    assert f"results.jsonl, line {number} is not a record of a race: Expected `str` matc" in said
+    assert said.endswith("name`") and "\n" not in said
+
+
+def test_a_trial_of_such_a_name_is_refused(tmp_path: Path) -> None:
+    found = [each for each in sample_race.records(rounds=1) if isinstance(each, Trial)][:1]
+    wrong = [msgspec.structs.replace(each, workload="../x") for each in found]
+    with pytest.raises(ConfigError, match=r"line 1 is not a record .* at `\$\.workload`"):
+        read(sample_race.write(tmp_path, wrong))
 
 
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:

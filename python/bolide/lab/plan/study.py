@@ -25,6 +25,7 @@ from bolide.lab.record.schema import (
     Handshakes,
     HttpVersion,
     Messages,
+    Name,
     Published,
     Study,
     Workload,
@@ -40,6 +41,7 @@ MANY_CONNECTIONS = 5000
 """That many connections take most of a second to open."""
 DURATION_S = 5.0
 ROUNDS_MAX = 1000
+NAME_LETTERS_MAX = 100
 SECONDS_MAX = 86_400
 CONTENT_BYTES_MAX = 100_000
 """The server gets the content in an environment variable, which the kernel limits to 128 KiB."""
@@ -64,10 +66,10 @@ OWN_FIELDS = (
     "content",
     "content_repeated",
     "fields",
+    "rate_per_s",
 )
 """Fields of a table that a workload has in another form."""
 
-Name: TypeAlias = Annotated[str, Meta(pattern=r"^[\w.+{}-]+\Z")]
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
 
@@ -91,7 +93,8 @@ class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Threads of the tool; "cores" means one for each processor of the load."""
     requests_total: Annotated[int, Meta(ge=1)] | None = None
     duration_s: Seconds | None = None
-    rate_per_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    rate_per_s: Annotated[float, Meta(ge=1, le=1e9)] | None = None
+    """Rounded to a whole number, which every tool reads."""
     timeout_s: Seconds = 5.0
     contestants: tuple[str, ...] = ()
     quick: tuple[int, ...] | None = None
@@ -179,9 +182,14 @@ def load(name: str, load_cores: int = 1) -> Plan:
     except (msgspec.MsgspecError, ValueError) as error:
         raise ConfigError(f"{path.name}: {error}") from None
     try:
-        return _plan(path.stem, found, load_cores)
+        return _plan(_name_of(path.stem), found, load_cores)
     except WrongStudyError as error:
         raise ConfigError(f"{path.name}: {error}") from None
+
+
+def _name_of(text: str) -> str:
+    """Return a file's or an application's name as that of its study, without other characters."""
+    return re.sub(r"[^\w.+{}-]+", "-", text)[-NAME_LETTERS_MAX:]
 
 
 def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
@@ -372,6 +380,7 @@ def _expanded(
                     connections=level,
                     threads=load_cores if table.threads == "cores" else table.threads,
                     duration_s=None if table.requests_total else duration_s,
+                    rate_per_s=table.rate_per_s and float(round(table.rate_per_s)),
                     content=content,
                     is_quick=level in quick,
                     sysctls=tuple(sorted(table.sysctls.items())),
@@ -503,7 +512,7 @@ def of_application(app: str, target: str) -> Study:
         for connections, depth in levels
     )
     return Study(
-        name=app.partition(":")[0],
+        name=_name_of(app.partition(":")[0]),
         title=f"{app} on every server that runs it",
         document="",
         rounds=ROUNDS,

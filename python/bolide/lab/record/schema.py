@@ -7,9 +7,10 @@ file.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 SCHEMA = 1
 CORE_PART = "Bolide's core library"
@@ -17,6 +18,8 @@ CORE_PART = "Bolide's core library"
 FILE_BYTE = b"x"
 """What the content of `Workload.file_bytes` consists of."""
 
+Name: TypeAlias = Annotated[str, Meta(pattern=r"^[\w.+{}-]+\Z", max_length=100)]
+"""Of a study, workload or contestant. Names become names of files, so there is no `/` in one."""
 State: TypeAlias = Literal["ready", "needs set-up", "cannot run here"]
 Loop: TypeAlias = Literal["", "asyncio", "uvloop"]
 HttpVersion: TypeAlias = Literal["1.0", "1.1", "2"]
@@ -94,7 +97,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of load by one tool; its name is unique in the study."""
 
-    name: str
+    name: Name
     tool: str
     connections: int
     pipeline_depth: int = 1
@@ -166,8 +169,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 class Published(msgspec.Struct, frozen=True, kw_only=True):
     """A figure published in the study's document, with a note on how it was measured."""
 
-    contestant: str
-    workload: str
+    contestant: Name
+    workload: Name
     requests_per_s: float | None = None
     latency_ms: float | None = None
     note: str = ""
@@ -220,7 +223,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     """What is measured, and how."""
 
     schema: int = SCHEMA
-    name: str
+    name: Name
     title: str
     document: str
     rounds: int
@@ -291,7 +294,7 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """A server with an application; `role` distinguishes the baseline from servers."""
 
     schema: int = SCHEMA
-    name: str
+    name: Name
     title: str
     role: Literal["server", "ceiling"]
     interface: str
@@ -424,9 +427,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     """One timed run of one workload on one contestant."""
 
     schema: int = SCHEMA
-    study: str
-    workload: str
-    contestant: str
+    study: Name
+    workload: Name
+    contestant: Name
     round: int
     """In a study with turns, the number of the turn in the whole race, from 1."""
     tool: str
