@@ -309,6 +309,29 @@ def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: P
         ("rate_per_s = inf", "Expected `float` <= 1000000000.0 - at `$.workload[0].rate_per_s`"),
         ("timeout_s = 0", "Expected `float` > 0.0 - at `$.workload[0].timeout_s`"),
         ('contestants = ["uvicorn"]', "workload 'a': 'uvicorn' is not a contestant of the study"),
+        (
+            'companion = "../../evil.py"',
+            "workload 'a-bolide': companion '../../evil.py' is not the name of a file in the"
+            " laboratory's applications",
+        ),
+        (
+            'companion = "nope.py"',
+            "workload 'a-bolide': companion 'nope.py' is not the name of a file in the"
+            " laboratory's applications",
+        ),
+        *(
+            (
+                f'app = "{app}"',
+                f"workload 'a-bolide': app '{app}' is not module:attribute of the laboratory's"
+                " applications",
+            )
+            for app in ("os:system", "../evil:app", "on_asgi:os.system", "on_asgi", "on_asgi:_x")
+        ),
+        (
+            'sysctls = { "net.ipv4/../../kernel.x" = "1" }',
+            "Expected `str` matching regex '^net\\\\.[a-z0-9_.-]+\\\\Z' - at"
+            " `key` in `$.workload[0].sysctls`",
+        ),
         ("quick = [5]", "workload 'a': quick has 5, which connections does not have"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bolide.lab.plan import contestant, shipped, study
 from bolide.lab.plan.contestant import Contestant
 from bolide.lab.plan.schedule import reason_to_skip, sessions, slots
 from bolide.lab.record.schema import Workload
@@ -111,3 +112,32 @@ def test_a_contestant_runs_only_what_it_serves(
     entry: dict[str, Any], load: dict[str, Any], reason: str
 ) -> None:
     assert reason_to_skip(liar("honest", **entry), workload(**load)) == reason
+
+
+INJECTED = ['a"; include x; #', "$request", "a\\", "{env.HOME}", "a\0b", "a\rb"]
+
+
+@pytest.mark.parametrize("content", INJECTED)
+@pytest.mark.parametrize("name", ["nginx-tls", "haproxy-tls", "caddy-tls"])
+def test_no_content_is_a_setting_of_a_server(name: str, content: str) -> None:
+    server = contestant.own()[name]
+    said = "its configuration file cannot have this content"
+    assert shipped.unwritable(server, workload(content=content)) == said
+    assert shipped.unwritable(server, workload(content="<h1>\nIt's 1; done #2.\n</h1>")) == ""
+    assert shipped.unwritable(contestant.own()["bolide-asgi"], workload(content=content)) == ""
+
+
+@pytest.mark.parametrize("target", ["/{include", "/;", '/"', "/$uri", "/#", "/\\"])
+def test_no_target_is_a_setting_of_a_server(target: str) -> None:
+    server = contestant.own()["nginx"]
+    said = "its configuration file cannot have this target"
+    assert reason_to_skip(server, workload(target=target)) == said
+    assert reason_to_skip(server, workload(target="/a/b-c?d=1&e=%20")) == ""
+
+
+def test_the_laboratorys_studies_can_be_written() -> None:
+    for name in study.names():
+        plan = study.load(name)
+        for each in contestant.chosen(plan.contestants, contestant.own()):
+            for load in plan.study.workloads:
+                assert not reason_to_skip(each, load).startswith("its configuration file")

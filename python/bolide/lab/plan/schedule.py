@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from bolide.lab.plan.contestant import Contestant
+from bolide.lab.plan.shipped import unwritable
 from bolide.lab.record.schema import Workload
 
 
@@ -56,7 +57,7 @@ def reason_to_skip(contestant: Contestant, workload: Workload) -> str:
     most = entry.connections_max
     if workload.is_persistent and most is not None and workload.connections > most:
         return f"it serves {most} persistent connections at a time"
-    return ""
+    return unwritable(contestant, workload)
 
 
 def _reason_of_messages(contestant: Contestant, workload: Workload) -> str:

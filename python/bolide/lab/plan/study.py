@@ -17,7 +17,7 @@ from msgspec import Meta
 from bolide.errors import ConfigError
 from bolide.lab.folders import STUDIES
 from bolide.lab.matching import fits
-from bolide.lab.plan import open_loop, requirement
+from bolide.lab.plan import open_loop, requirement, shipped
 from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.plan.requirement import Row, Turns
 from bolide.lab.record.schema import (
@@ -394,7 +394,9 @@ def _expanded(
 
 
 def _refusal(workload: Workload) -> str:
-    """Return why its tool cannot generate this load; "" if it can."""
+    """Return why a race cannot run it: its programs, or its tool; "" if it can."""
+    if reason := shipped.refusal(workload):
+        return reason
     try:
         content = (workload.content or "").encode()
         scheme = workload.scheme
