@@ -296,6 +296,22 @@ def test_packages_of_python_depend_in_one_direction() -> None:
                 assert found <= {part, *allowed[part], *own}, name_of(path)
 
 
+def test_texts_of_files_have_an_encoding() -> None:
+    """Otherwise it is that of the locale, and with LC_ALL=C ASCII."""
+    found = []
+    for path in tracked(".py"):
+        if not name_of(path).startswith("python/bolide/"):
+            continue
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            least = {"read_text": 1, "write_text": 2}.get(node.func.attr, 0)
+            has_one = any(each.arg == "encoding" for each in node.keywords)
+            if least and len(node.args) < least and not has_one:
+                found.append(f"{name_of(path)}:{node.lineno}")
+    assert not found, "\n".join(found)
+
+
 def test_nothing_imports_the_command() -> None:
     for path in tracked(".py"):
         if not name_of(path).startswith("python/"):

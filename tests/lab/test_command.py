@@ -258,7 +258,10 @@ def test_an_application_runs_in_the_users_folder_without_its_configuration(tmp_p
             "Invalid value for '--rounds': '0' is zero; leave the",
         ),
         (("php", "--duration", "nan"), "Invalid value for '-d' / '--duration': 'nan' is not a dur"),
-        (("php", "--duration", "25h"), "--duration 90000 is not above 0 and at most 86,400 s"),
+        (
+            ("php", "--duration", "25h"),
+            "--duration 90000 is not at least 0.001 s and at most 86,400 s",
+        ),
         (("php", "--until", "0%"), "Invalid value for '--until': '0%' is not a percentage; give"),
         (("php", "--resume"), "--resume needs the folder of the race; name it with --out"),
         (("php", "--target", "/x"), "--interface and --target apply to --app only"),

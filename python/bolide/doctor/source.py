@@ -33,7 +33,7 @@ class Source:
             Unreadable: it does not exist, or cannot be read.
         """
         try:
-            return (self.root / path).read_text(errors="replace")
+            return (self.root / path).read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             is_absent = isinstance(error, FileNotFoundError | NotADirectoryError)
             reason = error.strerror or str(error)

@@ -153,7 +153,7 @@ def _state(found: dict[str, str]) -> wire.State:
 def _processor() -> str:
     """Return the name of the processor; "" if the kernel does not say it."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

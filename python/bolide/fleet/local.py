@@ -47,7 +47,9 @@ def started(count: int) -> Iterator[SealedLink]:
     with _scheduler() as cluster, contextlib.ExitStack() as stack:
         address = cluster.scheduler_address
         file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bolide-"))) / "secret"
-        file.write_text(secrets.token_hex(SECRET_BYTES))  # in a folder that is only for this user
+        file.write_text(
+            secrets.token_hex(SECRET_BYTES), encoding="ascii"
+        )  # in a folder that is only for this user
         processes = [
             stack.enter_context(_process(address, f"local-{number}", file))
             for number in range(count)

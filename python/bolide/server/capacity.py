@@ -89,7 +89,7 @@ def shortfalls(settings: Settings) -> list[str]:
 
 def _backlog(asked: int) -> str:
     try:
-        given = int(SOMAXCONN.read_text())
+        given = int(SOMAXCONN.read_text(encoding="ascii"))
     except (OSError, ValueError):  # another system, or no /proc: nothing is known to be wrong
         return ""
     if given >= asked:

@@ -15,7 +15,7 @@ ENDED = ("", "Z", "X", "x")
 def state_of(pid: int) -> str:
     """Return the letter of a process's state; "" if there is no such process."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
     return stat.rpartition(")")[2].split()[0]  # the name before it may contain anything
@@ -34,7 +34,7 @@ def has_ended(pid: int) -> bool:
 def rss_bytes(pid: int) -> int:
     """Return the memory of a process that is resident, shared pages included; 0 if it has ended."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return 0
 

@@ -124,7 +124,7 @@ def _cgroup(root: Path) -> Iterator[int]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="ascii")
     except OSError:  # another system, version or permission: nothing is known of it
         return ""
 

@@ -32,6 +32,14 @@ def test_the_announcement_has_load_start_up_and_the_end() -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(6 * 86_400, "Sat 21:30"), (7 * 86_400, "2026-11-29"), (9e14, "9999-12-31")],
+)
+def test_an_end_after_a_week_is_a_date(seconds: float, said: str) -> None:
+    assert duration.clock(NOW, seconds) == said
+
+
+@pytest.mark.parametrize(
     ("more", "seconds"),
     [
         ({"duration_s": 3.0}, 3.0),

@@ -248,8 +248,8 @@ connections = [4, 8]
         ("rounds = 0", "Expected `int` >= 1 - at `$.rounds`"),
         ("rounds = 1001", "Expected `int` <= 1000 - at `$.rounds`"),
         ("rounds = 1.5", "Expected `int`, got `float` - at `$.rounds`"),
-        ("duration_s = 0", "Expected `float` > 0.0 - at `$.duration_s`"),
-        ("duration_s = nan", "Expected `float` > 0.0 - at `$.duration_s`"),
+        ("duration_s = 0", "Expected `float` >= 0.001 - at `$.duration_s`"),
+        ("duration_s = nan", "Expected `float` >= 0.001 - at `$.duration_s`"),
         ("duration_s = inf", "Expected `float` <= 86400.0 - at `$.duration_s`"),
         ("contestants = []", "Expected `array` of length >= 1 - at `$.contestants`"),
         ("workload = []", "Expected `array` of length >= 1 - at `$.workload`"),
@@ -304,10 +304,10 @@ def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: P
         ("threads = 0", "Expected `int` >= 1 - at `$.workload[0].threads`"),
         ('threads = "all"', "Invalid enum value 'all' - at `$.workload[0].threads`"),
         ("requests_total = 0", "Expected `int` >= 1 - at `$.workload[0].requests_total`"),
-        ("duration_s = -1", "Expected `float` > 0.0 - at `$.workload[0].duration_s`"),
+        ("duration_s = 1e-300", "Expected `float` >= 0.001 - at `$.workload[0].duration_s`"),
         ("rate_per_s = 0.5", "Expected `float` >= 1.0 - at `$.workload[0].rate_per_s`"),
         ("rate_per_s = inf", "Expected `float` <= 1000000000.0 - at `$.workload[0].rate_per_s`"),
-        ("timeout_s = 0", "Expected `float` > 0.0 - at `$.workload[0].timeout_s`"),
+        ("timeout_s = 1e-9", "Expected `float` >= 0.001 - at `$.workload[0].timeout_s`"),
         ('contestants = ["uvicorn"]', "workload 'a': 'uvicorn' is not a contestant of the study"),
         (
             'companion = "../../evil.py"',
@@ -332,6 +332,30 @@ def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: P
             "Expected `str` matching regex '^net\\\\.[a-z0-9_.-]+\\\\Z' - at"
             " `key` in `$.workload[0].sysctls`",
         ),
+        (
+            "requests_total = 9223372036854775807",
+            "Expected `int` <= 1000000000 - at `$.workload[0].requests_total`",
+        ),
+        ("threads = 1000000", "Expected `int` <= 1024 - at `$.workload[0].threads`"),
+        *(
+            (
+                f'fields = {{ "{name}" = "{value}" }}',
+                f"workload 'a': fields has {said}, which is no field line of ASCII letters",
+            )
+            for name, value, said in (
+                ("X", "a\\r\\nB: c", r"'X: a\r\nB: c'"),
+                ("X Y:", "a", "'X Y:: a'"),
+                ("", "a", "': a'"),
+                ("X", "\\u1234", "'X: \u1234'"),
+            )
+        ),
+        *(
+            (
+                f'fields = {{ {name} = "5" }}',
+                f"workload 'a': fields has '{name}', which the load generator writes itself",
+            )
+            for name in ("Content-Length", "transfer-encoding", "Connection")
+        ),
         ("quick = [5]", "workload 'a': quick has 5, which connections does not have"),
     ],
 )
@@ -343,6 +367,67 @@ def test_a_wrong_field_of_a_workload_is_named(field: str, message: str, tmp_path
     if "one name" not in message:
         text = text.replace("[4, 8]", "4")
     assert wrong(text, tmp_path) == message
+
+
+CLAIM = '[[claim]]\ntext = "x"\nworkloads = ["a-bolide"]\ncontestants = ["bjoern"]\n'
+PUBLISHED = '[[published]]\ncontestant = "bjoern"\nworkload = "a-bolide"\n'
+BOUND = "at_least = 1.0\n"
+LOOP = '[open_loop]\nof = "a-bolide"\n'
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (CLAIM + "at_least = nan", "Expected `float` >= 0.0 - at `$.claim[0].at_least`"),
+        (CLAIM + "at_most = -1.0", "Expected `float` >= 0.0 - at `$.claim[0].at_most`"),
+        (CLAIM, "the claim 'x' needs at_least or at_most"),
+        (
+            CLAIM + BOUND + 'than = ["nope"]',
+            "the claim 'x' refers to no contestant of the study: 'nope'",
+        ),
+        (
+            CLAIM.replace("bjoern", "nope") + BOUND,
+            "the claim 'x' refers to no contestant of the study: 'nope'",
+        ),
+        (
+            CLAIM.replace("a-bolide", "b-bolide") + BOUND,
+            "the claim 'x' refers to no workload: 'b-bolide'",
+        ),
+        *(
+            (
+                f"{PUBLISHED}{name} = {value}",
+                f"Expected `float` > 0.0 - at `$.published[0].{name}`",
+            )
+            for name in ("requests_per_s", "latency_ms")
+            for value in ("nan", "-5.0", "0.0")
+        ),
+        (
+            PUBLISHED + "requests_per_s = inf",
+            "Expected `float` <= 1000000000000000.0 - at `$.published[0].requests_per_s`",
+        ),
+        (
+            PUBLISHED.replace("bjoern", "nope"),
+            "a published figure refers to no contestant of the study: 'nope'",
+        ),
+        (
+            PUBLISHED.replace("a-bolide", "b-bolide"),
+            "a published figure refers to no workload: 'b-bolide'",
+        ),
+        (
+            LOOP + 'find = "p99 <> banana"',
+            "open_loop: find has 'p99 <> banana'; give one like 'p99 < 10ms'",
+        ),
+        (LOOP + "duration_s = 1e-300", "Expected `float` >= 0.001 - at `$.open_loop.duration_s`"),
+        ("[turns]\nseconds = 1e-6", "Expected `float` >= 0.05 - at `$.turns.seconds`"),
+    ],
+)
+def test_a_wrong_table_of_a_study_is_named(table: str, message: str, tmp_path: Path) -> None:
+    assert wrong(STUDY.replace("[4, 8]", "4") + table, tmp_path) == message
+
+
+def test_a_study_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    said = wrong(f"a = {'[' * 9000}{']' * 9000}", tmp_path)
+    assert said == "its arrays or tables are nested too deeply"
 
 
 def test_a_workload_may_be_for_some_of_the_studys_contestants(tmp_path: Path) -> None:

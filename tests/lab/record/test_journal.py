@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab.record import machine
+from bolide.lab.record import journal, machine
 from bolide.lab.record.journal import FILE_NAME, Journal, read
 from bolide.lab.record.schema import Trial
 from lab import sample_race
@@ -19,8 +19,8 @@ MACHINE = machine.describe()
 
 
 def _written(folder: Path) -> Path:
-    with Journal(folder) as journal:
-        journal.write(MACHINE)
+    with Journal(folder) as opened:
+        opened.write(MACHINE)
     return folder / FILE_NAME
 
 
@@ -47,16 +47,57 @@ def test_damaged_ones_are_named(tmp_path: Path, kept: int) -> None:
         read(tmp_path)
 
 
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_no_more_is_read_than_a_race_writes(
+    is_packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "BYTES_MAX", 1 << 20)
+    content = b" " * (1 << 20) + b"\n"
+    path = tmp_path / (f"{FILE_NAME}.gz" if is_packed else FILE_NAME)
+    path.write_bytes(gzip.compress(content) if is_packed else content)
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path)
+    assert str(caught.value) == f"{path} has more than 1 MiB of records, the most that is read"
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b'{"kind":"study","x":' + b"[" * 100_000])
+def test_a_line_that_is_nested_too_deeply_is_named(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(line + b"\n")
+    with pytest.raises(ConfigError, match=r"results\.jsonl, line 1 is not a record of a race: "):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"requests_per_s":112218.85', '"requests_per_s":0.0'),
+        ('"requests_per_s":112218.85', '"requests_per_s":-1'),
+        ('"failed":0', '"failed":-1'),
+        ('"is_valid":true,', '"is_valid":true,"bytes_per_s":-1,'),
+    ],
+)
+def test_no_figure_is_negative_and_none_published_is_0(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    records = [each for each in sample_race.records(rounds=1) if getattr(each, "tool", "") != "wrk"]
+    path = sample_race.write(tmp_path, records) / FILE_NAME
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    with pytest.raises(ConfigError, match="is not a record of a race: Expected `(int|float)` >"):
+        read(tmp_path)
+
+
 def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*results\.jsonl: No such file"):
         read(tmp_path)
 
 
 def test_one_race_at_a_time_writes_a_folder(tmp_path: Path) -> None:
-    with Journal(tmp_path) as journal:
+    with Journal(tmp_path) as opened:
         with pytest.raises(ConfigError, match="another race is writing .*; name another --out"):
             Journal(tmp_path)
-        journal.write(MACHINE)
+        opened.write(MACHINE)
     _written(tmp_path)
     assert read(tmp_path) == [MACHINE, MACHINE]
 
@@ -64,11 +105,11 @@ def test_one_race_at_a_time_writes_a_folder(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_line_and_keeps_the_lines_before(tmp_path: Path) -> None:
     size = _written(tmp_path).stat().st_size
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with Journal(tmp_path) as journal:
+    with Journal(tmp_path) as opened:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, limits[1]))
         try:
             with pytest.raises(ConfigError) as caught:
-                journal.write(MACHINE)
+                opened.write(MACHINE)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert str(caught.value) == f"cannot write {tmp_path}: File too large"

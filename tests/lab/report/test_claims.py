@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -72,6 +73,18 @@ def result(
     ]
     [gathered] = gather([plan, *servers, *trials]).results
     return gathered
+
+
+def test_without_a_round_that_has_all_figures_nothing_is_judged() -> None:
+    found = result(claim(than=["slow"], at_least=1.0), rounds=1)
+    figure = found.figures["one", "slow"]
+    moved = [msgspec.structs.replace(each, round=7) for each in figure.trials]
+    found.figures["one", "slow"] = replace(figure, trials=moved)
+    [verdict] = claims.verdicts(found)
+    assert (verdict.outcome, verdict.evidence) == (
+        "not judged",
+        "one: no round has all of the figures",
+    )
 
 
 def claim(text: str = "it is fast", **more: Any) -> Claim:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -283,3 +286,19 @@ def test_png_without_the_package(
     done = CliRunner().invoke(report, [folders["single"], "--out", str(tmp_path), "--png"])
     assert isinstance(done.exception, ConfigError)
     assert "pip install 'bolide[lab]'" in str(done.exception)
+
+
+def test_a_report_is_the_same_in_any_locale(folders: dict[str, str], tmp_path: Path) -> None:
+    said = []
+    for name, variables in (("c", {"LC_ALL": "C", "PYTHONUTF8": "0"}), ("utf8", {})):
+        arguments = ["race", "report", folders["single"], "--out", str(tmp_path / name)]
+        done = subprocess.run(
+            [sys.executable, "-m", "bolide", *arguments],
+            env={**os.environ, **variables},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        said.append((tmp_path / name / "report.md").read_bytes())
+    assert said[0] == said[1] and "–".encode() in said[0]

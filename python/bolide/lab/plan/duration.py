@@ -29,6 +29,8 @@ TRUSTED_S = 30.0
 """The expected time has this weight beside the measured one."""
 MINUTE_S = 60
 HOUR_S = 3600
+WEEK_S = 6 * 24 * HOUR_S
+"""Days have different names within it."""
 
 
 def load_s(workload: Workload) -> float:
@@ -72,7 +74,13 @@ def text(seconds: float) -> str:
 
 
 def clock(now: datetime, seconds: float) -> str:
-    """Return the time of day in so many seconds, with its day if that is not today."""
+    """Return the time of day in so many seconds, with its day if that is not today.
+
+    After a week, it is the date.
+    """
+    if seconds > WEEK_S:
+        most_s = (datetime.max - now).total_seconds() - 1
+        return f"{now + timedelta(seconds=min(seconds, most_s)):%Y-%m-%d}"
     end = now + timedelta(seconds=seconds)
     return f"{end:%H:%M}" if end.date() == now.date() else f"{end:%a %H:%M}"
 

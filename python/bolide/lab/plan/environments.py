@@ -80,7 +80,9 @@ def examine(contestant: Contestant) -> Status:
         return Status("ready", version=_version(contestant))
     failed = folder_of(contestant) / FAILED
     if failed.is_file():
-        return Status("cannot run here", f"set-up failed: {failed.read_text().strip()}")
+        return Status(
+            "cannot run here", f"set-up failed: {failed.read_text(encoding='utf-8').strip()}"
+        )
     for kind, program in ((setup.go, "go"), (setup.cargo, "cargo"), (setup.npm, "npm")):
         if kind and find_program(program) is None:
             return Status("cannot run here", f"no {program} on the PATH")
@@ -131,9 +133,9 @@ def _make(contestant: Contestant, folder: Path, say: Callable[[str], None]) -> N
             say(f"{contestant.key}: {' '.join(command)}")
             _run(command, place, contestant.setup.variables)
     except SetupError as error:
-        (folder / FAILED).write_text(f"{error}\n")
+        (folder / FAILED).write_text(f"{error}\n", encoding="utf-8")
         raise
-    (folder / NOTE).write_text(_made_of(contestant))
+    (folder / NOTE).write_text(_made_of(contestant), encoding="utf-8")
 
 
 def _steps(contestant: Contestant, folder: Path) -> list[tuple[list[str], Path]]:
@@ -173,7 +175,7 @@ def _is_made(contestant: Contestant) -> bool:
     if not (setup.requirements or setup.go or setup.cargo or setup.npm):
         return True
     note = folder_of(contestant) / NOTE
-    return note.is_file() and note.read_text() == _made_of(contestant)
+    return note.is_file() and note.read_text(encoding="utf-8") == _made_of(contestant)
 
 
 def _made_of(contestant: Contestant) -> str:
@@ -182,7 +184,7 @@ def _made_of(contestant: Contestant) -> str:
     python = setup.interpreter or platform.python_version()
     steps = [" ".join(arguments) for arguments in setup.install]
     sources = [
-        path.read_text()
+        path.read_text(encoding="utf-8")
         for name in (setup.go, setup.cargo, setup.npm)
         if name
         for path in sorted((APPS / name).rglob("*"))
@@ -233,7 +235,7 @@ def _locked_version(contestant: Contestant) -> str | None:
         ("package.json", rf'"{name}": "(\S+)"'),
     ):
         path = source / file
-        found = re.search(pattern, path.read_text()) if path.is_file() else None
+        found = re.search(pattern, path.read_text(encoding="utf-8")) if path.is_file() else None
         if found:
             return found[1]
     return None
@@ -263,6 +265,7 @@ def _output(command: Sequence[str]) -> str | None:
             [*command],
             capture_output=True,
             text=True,
+            encoding="utf-8",
             errors="replace",
             check=False,
             timeout=PROBE_S_MAX,
@@ -280,6 +283,7 @@ def _run(command: list[str], folder: Path, variables: Mapping[str, str]) -> None
             env={**os.environ, **variables},
             capture_output=True,
             text=True,
+            encoding="utf-8",
             errors="replace",
             check=False,
             timeout=MAKE_S_MAX,

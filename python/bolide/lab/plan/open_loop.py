@@ -36,8 +36,8 @@ class OpenLoop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     find: str = "p99 < 10ms"
     """Condition of the search for the highest rate; "" for none."""
     rounds: Annotated[int, Meta(ge=1, le=1000)] = 3
-    duration_s: Annotated[float, Meta(gt=0, le=86_400)] = 3.0
-    find_duration_s: Annotated[float, Meta(gt=0, le=86_400)] = 2.0
+    duration_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 3.0
+    find_duration_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 2.0
     """Duration of each trial of the search."""
     contestants: tuple[str, ...] = ()
     """Contestants that run it; by default those of the workload."""

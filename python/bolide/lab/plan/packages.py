@@ -107,7 +107,7 @@ def _no_service_starts(say: Callable[[str], None]) -> Iterator[None]:
         yield
         return
     try:
-        POLICY.write_text("#!/bin/sh\nexit 101\n")
+        POLICY.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
         yield
     finally:
         POLICY.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from bolide.lab.record.schema import Measure, Requirement
 
-Positive: TypeAlias = Annotated[float, Meta(gt=0)]
+Positive: TypeAlias = Annotated[float, Meta(gt=0, le=1e15)]
 IN_BYTES = ("memory at start", "memory each")
 """Measures that are judged by their value, not as a ratio."""
 
@@ -18,8 +18,9 @@ IN_BYTES = ("memory at start", "memory each")
 class Turns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The table [turns] of a study's file: servers run at the same time and are loaded in turns."""
 
-    seconds: Annotated[float, Meta(gt=0, le=60)] = 0.5
-    """Length of a turn; the study's duration_s is that of all turns of a round."""
+    seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
+    """Length of a turn, at least what a tool takes to start; the study's duration_s is that of all
+    turns of a round."""
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

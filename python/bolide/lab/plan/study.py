@@ -17,7 +17,8 @@ from msgspec import Meta
 from bolide.errors import ConfigError
 from bolide.lab.folders import STUDIES
 from bolide.lab.matching import fits
-from bolide.lab.plan import open_loop, requirement, shipped
+from bolide.lab.plan import mistakes, open_loop, requirement, shipped
+from bolide.lab.plan.mistakes import WrongStudyError
 from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.plan.requirement import Row, Turns
 from bolide.lab.record.schema import (
@@ -42,7 +43,14 @@ MANY_CONNECTIONS = 5000
 DURATION_S = 5.0
 ROUNDS_MAX = 1000
 NAME_LETTERS_MAX = 100
+SECONDS_MIN = 0.001
+"""A shorter time is that in which a tool starts, and no response of a server arrives in it."""
 SECONDS_MAX = 86_400
+"""A day."""
+REQUESTS_MAX = 1_000_000_000
+"""A day at more than ten thousand requests per second."""
+THREADS_MAX = 1024
+"""More than a load has processors."""
 CONTENT_BYTES_MAX = 100_000
 """The server gets the content in an environment variable, which the kernel limits to 128 KiB."""
 
@@ -71,7 +79,7 @@ OWN_FIELDS = (
 """Fields of a table that a workload has in another form."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
-Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=SECONDS_MIN, le=SECONDS_MAX)]
 
 
 class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -89,9 +97,9 @@ class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     tls: Handshakes = ""
     """Server and load use TLS, where new connections resume a session, or never do."""
     target: Annotated[str, Meta(pattern=TARGET)] = "/"
-    threads: Count | Literal["cores"] = 1
+    threads: Annotated[int, Meta(ge=1, le=THREADS_MAX)] | Literal["cores"] = 1
     """Threads of the tool; "cores" means one for each processor of the load."""
-    requests_total: Annotated[int, Meta(ge=1)] | None = None
+    requests_total: Annotated[int, Meta(ge=1, le=REQUESTS_MAX)] | None = None
     duration_s: Seconds | None = None
     rate_per_s: Annotated[float, Meta(ge=1, le=1e9)] | None = None
     """Rounded to a whole number, which every tool reads."""
@@ -145,10 +153,6 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """The workload whose rates are the study's question: the report begins with them."""
 
 
-class WrongStudyError(Exception):
-    """An invalid study; the message is one line without the file's name."""
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A study and the names of its contestants."""
 
@@ -181,6 +185,8 @@ def load(name: str, load_cores: int = 1) -> Plan:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError) as error:
         raise ConfigError(f"{path.name}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path.name}: its arrays or tables are nested too deeply") from None
     try:
         return _plan(_name_of(path.stem), found, load_cores)
     except WrongStudyError as error:
@@ -201,13 +207,12 @@ def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
     known = {each.name for each in workloads}
     if len(known) < len(workloads):
         raise WrongStudyError("two workloads have the same name")
-    for figure in found.published:
-        if figure.workload not in known:
-            raise WrongStudyError(f"a published figure refers to no workload: {figure.workload!r}")
     if found.picture and found.picture not in known:
         raise WrongStudyError(f"picture refers to no workload: {found.picture!r}")
-    for claim in found.claim:
-        _check_claim(claim, known)
+    references = [mistakes.of_published(each, known, found.contestants) for each in found.published]
+    references += [mistakes.of_claim(each, known, found.contestants) for each in found.claim]
+    if reason := next(filter(None, references), ""):
+        raise WrongStudyError(reason)
     study = Study(
         name=name,
         title=found.title,
@@ -223,23 +228,6 @@ def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
     )
     _check_rows(found, workloads)
     return Plan(study=study, contestants=found.contestants, content=content)
-
-
-def _check_claim(claim: Claim, workloads: set[str]) -> None:
-    """Refuse a claim that no race could judge.
-
-    Raises:
-        WrongStudyError: it has no contestant, workload or bound, or refers to no workload.
-    """
-    for name in (*claim.workloads, *claim.than_workloads):
-        if name not in workloads:
-            raise WrongStudyError(f"the claim {claim.text!r} refers to no workload: {name!r}")
-    if not claim.workloads or not claim.contestants:
-        raise WrongStudyError(f"the claim {claim.text!r} needs workloads and contestants")
-    if claim.at_least is None and claim.at_most is None:
-        raise WrongStudyError(f"the claim {claim.text!r} needs at_least or at_most")
-    if claim.than_workloads and len(claim.than_workloads) != len(claim.workloads):
-        raise WrongStudyError(f"the claim {claim.text!r} needs a than_workload for each workload")
 
 
 def _check_rows(file: StudyFile, workloads: Sequence[Workload]) -> None:
@@ -272,6 +260,8 @@ def _open_loop(file: StudyFile, workloads: Sequence[Workload]) -> list[Workload]
         raise WrongStudyError(
             f"open_loop needs a closed loop of single requests by {open_loop.TOOL}: {table.of!r}"
         )
+    if table.find and (reason := mistakes.of_condition(table.find)):
+        raise WrongStudyError(f"open_loop: {reason}")
     for name in table.contestants:
         if not any(fits(name, wanted) for wanted in base.contestants or file.contestants):
             raise WrongStudyError(f"open_loop: {name!r} does not run {table.of!r}")
@@ -313,6 +303,8 @@ def _check(table: WorkloadTable, file: StudyFile, levels: tuple[int, ...]) -> No
 
 def _contradiction(table: WorkloadTable) -> str:
     """Return why a workload's fields do not fit each other; "" if they do."""
+    if reason := mistakes.of_fields(table.fields):
+        return reason
     if table.streams > 1 and table.http_version != "2":
         return 'streams are for http_version = "2"'
     if table.http_version == "2" and (table.pipeline_depth > 1 or not table.is_persistent):
@@ -447,9 +439,10 @@ def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> St
         ConfigError: the duration is invalid.
     """
     if duration_s is not None:
-        if not 0 < duration_s <= SECONDS_MAX:
+        if not SECONDS_MIN <= duration_s <= SECONDS_MAX:
             raise ConfigError(
-                f"--duration {duration_s:g} is not above 0 and at most {SECONDS_MAX:,} s"
+                f"--duration {duration_s:g} is not at least {SECONDS_MIN} s"
+                f" and at most {SECONDS_MAX:,} s"
             )
         workloads = tuple(
             msgspec.structs.replace(each, duration_s=duration_s)

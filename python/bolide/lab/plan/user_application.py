@@ -85,6 +85,7 @@ def find(text: str, interface: str | None) -> UserApplication:
             [sys.executable, "-c", PROBE, app],
             capture_output=True,
             text=True,
+            encoding="utf-8",
             errors="replace",
             stdin=subprocess.DEVNULL,
             check=False,

@@ -36,8 +36,11 @@ def _counters(folder: Path) -> dict[str, tuple[int, int]]:
     found = {}
     try:
         for zone in sorted(folder.glob("intel-rapl:*")):  # AMD's are called so too
-            if (zone / "name").read_text().startswith("package"):
-                texts = ((zone / name).read_text() for name in ("energy_uj", "max_energy_range_uj"))
+            if (zone / "name").read_text(encoding="ascii").startswith("package"):
+                texts = (
+                    (zone / name).read_text(encoding="ascii")
+                    for name in ("energy_uj", "max_energy_range_uj")
+                )
                 value, most = map(int, texts)
                 found[zone.name] = (value, most)
     except (OSError, ValueError):

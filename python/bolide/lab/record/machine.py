@@ -77,7 +77,7 @@ def describe() -> Machine:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(errors="replace")
+        return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
@@ -123,7 +123,9 @@ def _bolide_version() -> str | None:
 def is_release_build() -> bool:
     """Return whether the Bolide that is measured is a release build, by starting it."""
     words = [sys.executable, "-c", "from bolide._core import is_release_build as it; print(it)"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 - itself
+    done = subprocess.run(  # noqa: S603 - itself
+        words, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     return done.stdout.strip() == "True"
 
 

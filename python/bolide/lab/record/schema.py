@@ -20,6 +20,10 @@ FILE_BYTE = b"x"
 
 Name: TypeAlias = Annotated[str, Meta(pattern=r"^[\w.+{}-]+\Z", max_length=100)]
 """Of a study, workload or contestant. Names become names of files, so there is no `/` in one."""
+Amount: TypeAlias = Annotated[int, Meta(ge=0)]
+Quantity: TypeAlias = Annotated[float, Meta(ge=0, le=1e15)]
+PublishedFigure: TypeAlias = Annotated[float, Meta(gt=0, le=1e15)]
+"""Ratios to it are shown, so it is not 0."""
 State: TypeAlias = Literal["ready", "needs set-up", "cannot run here"]
 Loop: TypeAlias = Literal["", "asyncio", "uvloop"]
 HttpVersion: TypeAlias = Literal["1.0", "1.1", "2"]
@@ -171,8 +175,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
     contestant: Name
     workload: Name
-    requests_per_s: float | None = None
-    latency_ms: float | None = None
+    requests_per_s: PublishedFigure | None = None
+    latency_ms: PublishedFigure | None = None
     note: str = ""
     does_not_hold: str = ""
     """Why the figure is invalid; "" if it is valid."""
@@ -194,8 +198,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """The other workload for each of `workloads`; empty means the same."""
     figure: Literal["rate", "errors"] = "rate"
     """Correct responses per second, or the share of requests that failed."""
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: Quantity | None = None
+    at_most: Quantity | None = None
 
 
 Measure: TypeAlias = Literal["rate", "cpu", "bytes", "own time", "memory at start", "memory each"]
@@ -436,17 +440,17 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     tool_version: str | None
     command: list[str]
     started_at: str
-    seconds: float | None = None
+    seconds: Quantity | None = None
     is_valid: bool
     failure: Failure | None = None
-    ok: int | None = None
-    failed: int | None = None
-    errors: dict[str, int] = {}
-    requests_per_s: float | None = None
-    offered_per_s: float | None = None
+    ok: Amount | None = None
+    failed: Amount | None = None
+    errors: dict[str, Amount] = {}
+    requests_per_s: Quantity | None = None
+    offered_per_s: Quantity | None = None
     """Open loop: requests due per second; of a search, the rate at which it started."""
-    latency_us: dict[str, float | None] | None = None
-    histogram: list[tuple[float, int]] | None = None
+    latency_us: dict[str, Quantity | None] | None = None
+    histogram: list[tuple[Quantity, Amount]] | None = None
     """Rows of (latency in microseconds, count): `stats/histogram.py`."""
     requests_sent: int | None = None
     """Requests from the tool's start to its end, with those of its warm-up; None if unknown."""
@@ -456,10 +460,10 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     """Processor time of the application per request, if it was measured inside the server."""
     own_us: float | None = None
     """Processor time of the server per request, without the application's."""
-    bytes_per_s: float | None = None
+    bytes_per_s: Quantity | None = None
     served: Served | None = None
     """None if the tool does not count per connection."""
-    in_flight: float | None = None
+    in_flight: Quantity | None = None
     """Rate times mean latency; None if unknown, or if it says nothing about connections."""
     energy_j: float | None = None
     """Energy of all processor packages from the tool's start to its end; None if unknown."""

@@ -154,6 +154,8 @@ def _known(figures: Iterable[Figure | None]) -> list[Figure]:
 def _compared(claim: Claim, workload: str, figures: list[Figure], against: list[Figure]) -> Verdict:
     """Judge a claim that has all of its figures: every one of them has to be within the bounds."""
     found = [*_values(claim, figures, against)]
+    if not found:
+        return _verdict(claim, "not judged", f"{workload}: no round has all of the figures")
     outcomes = [_outcome(claim, value) for value, _ in found]
     worst: tuple[Outcome, ...] = ("does not hold", "undecided", "holds")
     outcome = next(each for each in worst if each in outcomes)

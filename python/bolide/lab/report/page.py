@@ -63,7 +63,7 @@ def render(race: Race, raw: bytes) -> str:
             swatch=svg.swatch,
             policy=POLICY,
             style=_style(),
-            script="".join((ASSETS / name).read_text() for name in SCRIPTS),
+            script="".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS),
             title=race.results[0].study.title if len(race.results) == 1 else TITLE,
             attributes=_attributes,
             hints=HINTS,
@@ -127,7 +127,12 @@ def _rounded(value: Any) -> Any:
 
 def _style() -> str:
     dark = "@media(prefers-color-scheme:dark){" + svg.rules(is_dark=True) + "}"
-    return (ASSETS / "page.css").read_text() + svg.SHAPES + svg.rules(is_dark=False) + dark
+    return (
+        (ASSETS / "page.css").read_text(encoding="utf-8")
+        + svg.SHAPES
+        + svg.rules(is_dark=False)
+        + dark
+    )
 
 
 def facts_of(race: Race) -> list[tuple[str, str]]:

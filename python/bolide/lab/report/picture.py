@@ -38,7 +38,7 @@ def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[s
                 name = f"{result.study.name}-{group.workloads[0].name}-{chart.key}"
                 title, note = f"{chart.title}: {result.study.title}", _note(race, result, group)
                 file = folder / f"{name}.svg"
-                file.write_text(svg.standalone(chart.wide, title, note))
+                file.write_text(svg.standalone(chart.wide, title, note), encoding="utf-8")
                 shown = f"{chart.title}: {group.title}"
                 found.setdefault(result.study.name, {})[file.name] = shown
                 if convert:

@@ -35,8 +35,8 @@ def write(folder: Path, out: Path, *, is_png: bool = False) -> list[Path]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         pictures = picture.write(race, out, is_png=is_png)
-        (out / PAGE).write_text(page.render(race, raw))
-        (out / MARKDOWN).write_text(markdown.render(race, pictures))
+        (out / PAGE).write_text(page.render(race, raw), encoding="utf-8")
+        (out / MARKDOWN).write_text(markdown.render(race, pictures), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {out}: {error.strerror}") from None
     return [out / PAGE, out / MARKDOWN]

@@ -137,7 +137,13 @@ def _version(name: str, arguments: tuple[str, ...], pattern: str) -> str | None:
         return None
     try:
         done = subprocess.run(  # noqa: S603 - the tool itself
-            [path, *arguments], capture_output=True, text=True, timeout=VERSION_WAIT_S, check=False
+            [path, *arguments],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=VERSION_WAIT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -154,7 +154,7 @@ def start(
     for name, text in contestant.files.items():
         path = place.folder / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(fill(text, filled, is_strict=False))
+        path.write_text(fill(text, filled, is_strict=False), encoding="utf-8")
         path.chmod(0o755 if text.startswith("#!") else 0o644)
     if application is not None:
         (place.folder / GUNICORN_FILE).touch()

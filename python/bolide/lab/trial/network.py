@@ -87,6 +87,6 @@ def _set(name: str, value: str) -> None:
         NetworkError: there is none of that name, or it cannot be written.
     """
     try:
-        (SYSCTLS / name.replace(".", "/")).write_text(value)
+        (SYSCTLS / name.replace(".", "/")).write_text(value, encoding="utf-8")
     except OSError as error:
         raise NetworkError(f"cannot set {name} to {value} ({error.strerror})") from None

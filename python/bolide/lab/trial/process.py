@@ -172,7 +172,7 @@ def _inherited() -> dict[str, str]:
 def port_range() -> tuple[int, int]:
     """Return the ports on which servers listen, without the last: none of outgoing connections."""
     try:
-        last = int(LOCAL_PORTS.read_text().split()[0])
+        last = int(LOCAL_PORTS.read_text(encoding="ascii").split()[0])
     except OSError:
         last = 32768
     return PORT_MIN, last if last > PORT_MIN + PORTS_MIN else 32_768

@@ -446,7 +446,7 @@ class Run:
                 if time.monotonic() > give_up:
                     raise HangError(f"{self._workload.tool} has not ended after {limit_s:.0f} s")
                 process.wait(INTERVAL_S)
-        texts = (path.read_text(errors="replace") for path in (stdout, stderr))
+        texts = (path.read_text(encoding="utf-8", errors="replace") for path in (stdout, stderr))
         return (*texts, process.exit_code or 0, threads)  # type: ignore[return-value]
 
     def _has_late_clock(self) -> bool:

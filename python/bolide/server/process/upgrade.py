@@ -93,7 +93,7 @@ def hindrance(origin: Origin) -> str:
 
 def _name_of_init() -> str:
     try:
-        return Path(f"/proc/{INIT_PID}/comm").read_text(errors="replace").strip()
+        return Path(f"/proc/{INIT_PID}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
 
