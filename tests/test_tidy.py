@@ -105,9 +105,9 @@ No serving process imports the test client.
 """
 
 LABORATORY = {
-    "plan": {"folders", "matching", "record", "tools"},
-    "record": {"folders", "stats"},
-    "report": {"matching", "record", "stats"},
+    "plan": {"folders", "matching", "record", "tools", "visible"},
+    "record": {"folders", "stats", "visible"},
+    "report": {"matching", "record", "stats", "visible"},
     "stats": set(),
     "tools": set(),
     "trial": {"folders", "plan", "record", "tools"},

@@ -206,6 +206,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     from bolide.lab.display import Terminal, show_results
     from bolide.lab.record import journal, schema
     from bolide.lab.report.summary import gather
+    from bolide.lab.visible import shown
 
     if study is None and app is None and given["is_doubled"]:
         study = FLOOR_STUDY
@@ -244,7 +245,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         terminal.stop()
     records = journal.read(out)
     trials = [each for each in records if isinstance(each, schema.Trial)]
-    gathered = gather(records)
+    gathered = gather(map(shown, records))
     show_results(gathered, terminal.console)
     if gathered.floor is not None:
         click.echo(f"floor:   equal servers differed by up to {gathered.floor:.1%}")

@@ -43,6 +43,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "ann"
 
 
+def test_control_characters_become_escapes() -> None:
+    assert text_of("\x1b]0;T\x07 \u202e a\nb") == r"\x1b]0;T\x07 \u202e a\nb"
+
+
 def test_folders_get_names(home: Path) -> None:
     trial = f"{tempfile.gettempdir()}/bolide-race-a_x1/httpd.conf"
     assert text_of(f"line 3 of {trial}: wrong") == "line 3 of {folder}/httpd.conf: wrong"

@@ -33,6 +33,7 @@ from bolide.lab.record.schema import (
     with_workloads,
 )
 from bolide.lab.tools import TOOLS, Load, ToolError, find
+from bolide.lab.visible import shown, visible
 
 ROUNDS = 7
 """The fewest rounds with an interval, and one that may be lost."""
@@ -184,13 +185,13 @@ def load(name: str, load_cores: int = 1) -> Plan:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ConfigError(f"{path.name}: {error}") from None
+        raise ConfigError(f"{path.name}: {visible(str(error))}") from None
     except RecursionError:
         raise ConfigError(f"{path.name}: its arrays or tables are nested too deeply") from None
     try:
         return _plan(_name_of(path.stem), found, load_cores)
     except WrongStudyError as error:
-        raise ConfigError(f"{path.name}: {error}") from None
+        raise ConfigError(f"{path.name}: {visible(str(error))}") from None
 
 
 def _name_of(text: str) -> str:
@@ -227,7 +228,7 @@ def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
         requirements=requirement.of_rows(found.row),
     )
     _check_rows(found, workloads)
-    return Plan(study=study, contestants=found.contestants, content=content)
+    return Plan(study=shown(study), contestants=found.contestants, content=content)
 
 
 def _check_rows(file: StudyFile, workloads: Sequence[Workload]) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from bolide.errors import ConfigError
 from bolide.lab.record.schema import SCHEMA, Record
+from bolide.lab.visible import visible
 
 FILE_NAME = "results.jsonl"
 BYTES_MAX = 256 * 2**20
@@ -134,7 +135,9 @@ def read(folder: Path) -> list[Record]:
         try:
             record: Any = _decoder.decode(line)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise ConfigError(f"{path}, line {number} is not a record of a race: {error}") from None
+            raise ConfigError(
+                f"{path}, line {number} is not a record of a race: {visible(str(error))}"
+            ) from None
         if record.schema != SCHEMA:
             raise ConfigError(
                 f"{path}, line {number} has schema {record.schema}; this Bolide reads {SCHEMA}"

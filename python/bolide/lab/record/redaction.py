@@ -1,7 +1,7 @@
 """Removes the machine's folders from the output of servers and tools before it is recorded.
 
 The last output of a server has paths: the trial's folder, environments, a home. Results are
-published, and must not identify their author.
+published, and must not identify their author. Control characters become escapes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 
 from bolide.lab.folders import APPS, LABORATORY, cache_folder
 from bolide.lab.record.schema import Trial
+from bolide.lab.visible import visible
 
 TRIAL_PREFIX = "bolide-race-"
 """Prefix of the name of a trial's folder."""
@@ -29,9 +30,9 @@ def redacted(trial: Trial, application: Path | None = None) -> Trial:
     places = _places(application)
     failure = trial.failure
     if failure is not None:
-        message = without_paths(failure.message, places)
+        message = visible(without_paths(failure.message, places))
         failure = msgspec.structs.replace(failure, message=message)
-    evidence = [without_paths(text, places) for text in trial.evidence]
+    evidence = [visible(without_paths(text, places)) for text in trial.evidence]
     return msgspec.structs.replace(trial, failure=failure, evidence=evidence)
 
 

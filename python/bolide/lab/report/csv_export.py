@@ -1,8 +1,9 @@
-"""All figures of a race as comma-separated values: plain numbers, empty if unknown."""
+"""All figures of a race as comma-separated values (RFC 4180): plain numbers, empty if unknown."""
 
 from __future__ import annotations
 
 from bolide.lab.report.summary import Figure, Race, Result
+from bolide.lab.visible import visible
 
 COLUMNS = (
     "requests_per_s,low,high,coverage,of_ceiling,p50_us,p99_us,max_us,connections_served,"
@@ -11,6 +12,9 @@ COLUMNS = (
     "generator_switches_per_request,failed"
 )
 
+FORMULA = ("=", "+", "-", "@")
+QUOTED = {*',"'}
+
 
 def csv(race: Race) -> str:
     """Return the table, with a line for each contestant at each workload."""
@@ -18,8 +22,17 @@ def csv(race: Race) -> str:
     for result in race.results:
         for (workload, name), figure in (*result.figures.items(), *result.open_loop.items()):
             cells = ["" if each is None else f"{each:.10g}" for each in _values(result, figure)]
-            lines.append(",".join([result.study.name, workload, name, *cells, figure.verdict]))
+            texts = map(field, (result.study.name, workload, name))
+            lines.append(",".join([*texts, *cells, figure.verdict]))
     return "\n".join(lines) + "\n"
+
+
+def field(text: str) -> str:
+    """Return a text as a field. A spreadsheet shows it, and does not compute it as a formula."""
+    text = visible(text)
+    if text.startswith(FORMULA):
+        text = f"'{text}"
+    return '"' + text.replace('"', '""') + '"' if QUOTED & {*text} else text
 
 
 def _values(result: Result, figure: Figure) -> list[float | None]:

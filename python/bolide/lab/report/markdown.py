@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import re
+from html import escape
+
 from bolide.lab.report import claims, document_tables, fleet, level_tables, open_loop, quantity
 from bolide.lab.report.page import TITLE, facts_of, machine_rows
 from bolide.lab.report.requirement import rows as requirement_rows
 from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Line, Table, league
 from bolide.lab.stats.interval import ROUNDS_MIN
+from bolide.lab.visible import visible
+
+CODE = "code"
+"""The kind of a cell with a command."""
+MARKUP = re.compile(
+    r"[\\`|\[\]]"  # anywhere
+    r"|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|~(?=~)"  # at the edge of a word
+    r"|^[#*+=-]"  # at the start of a block
+)
+"""What Markdown reads as markup."""
+NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
+"""What it reads as an item of a list."""
+
+
+def inline(text: str) -> str:
+    """Return a text as Markdown that shows it as it is: no markup, no HTML, a single line."""
+    text = MARKUP.sub(r"\\\g<0>", escape(visible(text), quote=False))
+    return NUMBERED.sub(r"\1\\\2", text)
+
+
+def code(text: str) -> str:
+    """Return a text as code in a cell of a table."""
+    text = visible(text).replace("|", "\\|")
+    fence = "`" * (1 + max((len(each) for each in re.findall("`+", text)), default=0))
+    space = " " * (text[:1] == "`" or text[-1:] == "`")
+    return f"{fence}{space}{text}{space}{fence}"
 
 
 def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
     """Return the report; `pictures` are files with their descriptions, by study."""
     is_single = len(race.results) == 1
-    parts = [f"# {race.results[0].study.title if is_single else TITLE}"]
+    parts = [f"# {inline(race.results[0].study.title if is_single else TITLE)}"]
     if race.warning:
-        parts.append(f"**{race.warning}**")
+        parts.append(f"**{inline(race.warning)}**")
     for result in race.results:
-        parts += [] if is_single else [f"## {result.study.title}"]
+        parts += [] if is_single else [f"## {inline(result.study.title)}"]
         parts += _study(result, pictures.get(result.study.name, {}))
     parts += [
         "## How it was measured",
@@ -26,8 +55,8 @@ def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
         " response without parsing.",
         _pairs(facts_of(race)),
     ]
-    rows = [f"- {title}: {text}" for title, text in fleet.remarks(race)]
-    rows += [f"- {each.title}: {each.state}. {each.reason}" for each in race.absent]
+    rows = [f"- {inline(f'{title}: {text}')}" for title, text in fleet.remarks(race)]
+    rows += [f"- {inline(f'{each.title}: {each.state}. {each.reason}')}" for each in race.absent]
     if rows:
         parts += ["## Not measured here", "\n".join(rows)]
     if agents := fleet.table(race):
@@ -45,7 +74,7 @@ def _started(race: Race) -> Table:
             [
                 Cell(each.title),
                 Cell(each.version or quantity.NONE),
-                Cell(f"`{each.settings}`" if each.settings else quantity.NONE),
+                Cell(each.settings, kind=CODE) if each.settings else Cell(quantity.NONE),
                 Cell("; ".join(each.remarks)),
             ]
         )
@@ -56,15 +85,15 @@ def _started(race: Race) -> Table:
 
 def _study(result: Result, pictures: dict[str, str]) -> list[str]:
     """Return a study: the picture, the verdict, the document's table, then everything else."""
-    drawn = [f"![{shown}]({name})" for name, shown in pictures.items()]
-    found = [f"{result.study.document}."] if result.study.document else []
+    drawn = [f"![{inline(shown)}]({name})" for name, shown in pictures.items()]
+    found = [inline(f"{result.study.document}.")] if result.study.document else []
     for caption, rows in requirement_rows.tables(result):
-        found += [f"### {caption}", table(rows)]
+        found += [f"### {inline(caption)}", table(rows)]
     found += [*drawn[:1], *_document(result), *_open_loop(result)]
     if len(drawn) > 1:
         found += ["### All charts", *drawn[1:]]
     for group in result.groups:
-        found.append(f"### {group.title}")
+        found.append(f"### {inline(group.title)}")
         found += (
             _levels(result, group) if level_tables.has_levels(group) else _leagues(result, group)
         )
@@ -74,23 +103,29 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
 def _open_loop(result: Result) -> list[str]:
     found = []
     for caption, rows in open_loop.tables(result):
-        found += [f"{caption}:", table(rows)]
+        found += [f"{inline(caption)}:", table(rows)]
     return ["### Latency at given rates", *found] if found else []
 
 
 def _document(result: Result) -> list[str]:
     """Return the verdict on the document, its table with ours beside it, and its claims."""
     verdicts = claims.verdicts(result)
-    found = [f"**{claims.sentence(verdicts)}**"] if verdicts else []
+    found = [f"**{inline(claims.sentence(verdicts))}**"] if verdicts else []
     if document_tables.tables(result):
         found.append("### The document's table")
     for caption, rows in document_tables.tables(result):
-        found += [f"{caption}:", table(rows)] if caption else [table(rows)]
+        found += [f"{inline(caption)}:", table(rows)] if caption else [table(rows)]
     for heading, lines in document_tables.sentences(result):
-        items = [f"- **{name}**{text}" if name else f"- {text}" for name, text in lines]
+        items = [
+            f"- **{inline(name)}**{inline(text)}" if name else f"- {inline(text)}"
+            for name, text in lines
+        ]
         found += [f"{heading}:", "\n".join(items)]
     if verdicts:
-        judged = [f"- **{each.text}**: {each.outcome}. {each.evidence}" for each in verdicts]
+        judged = [
+            f"- **{inline(each.text)}**: {each.outcome}. {inline(each.evidence)}"
+            for each in verdicts
+        ]
         found += ["### The document's claims", "\n".join(judged)]
     return found
 
@@ -108,16 +143,19 @@ def _levels(result: Result, group: Group) -> list[str]:
     """Return tables over all levels, instead of one for each level."""
     found = []
     for caption, rows in level_tables.over_levels(result, group):
-        found += [f"{caption}:", table(rows)]
-    failures = [f"- {each}" for each in level_tables.failures(result, group)]
+        found += [f"{inline(caption)}:", table(rows)]
+    failures = [f"- {inline(each)}" for each in level_tables.failures(result, group)]
     return [*found, "\n".join(failures)] if failures else found
 
 
 def table(found: Table) -> str:
     """Return a table; numbers are right-aligned."""
-    rows = [_row(found.columns), _row(["---:" if each else "---" for each in found.numeric])]
+    rows = [
+        _row([inline(each) for each in found.columns]),
+        _row(["---:" if each else "---" for each in found.numeric]),
+    ]
     rows += [_row([_cell(each) for each in line.cells]) for line in found.lines]
-    return "\n".join([*rows, "", found.note] if found.note else rows)
+    return "\n".join([*rows, "", inline(found.note)] if found.note else rows)
 
 
 def _row(cells: list[str]) -> str:
@@ -125,10 +163,12 @@ def _row(cells: list[str]) -> str:
 
 
 def _cell(cell: Cell) -> str:
+    if cell.kind == CODE:
+        return code(cell.text)
     text = f"{cell.text} ({cell.under})" if cell.under else cell.text
-    return text.replace("|", "\\|").replace("\n", " ")
+    return inline(text.replace("\n", " "))
 
 
 def _pairs(pairs: list[tuple[str, str]]) -> str:
     rows = [_row(["", ""]), _row(["---", "---"])]
-    return "\n".join([*rows, *(_row([name, value]) for name, value in pairs)])
+    return "\n".join([*rows, *(_row([inline(name), inline(value)]) for name, value in pairs)])

@@ -8,6 +8,7 @@ from bolide.errors import ConfigError
 from bolide.lab.record import journal
 from bolide.lab.report import markdown, page, picture
 from bolide.lab.report.summary import Race, gather
+from bolide.lab.visible import shown
 
 PAGE, MARKDOWN = "report.html", "report.md"
 
@@ -18,7 +19,7 @@ def read(folder: Path) -> Race:
     Raises:
         ConfigError: there are no results, or nothing was measured.
     """
-    race = gather(journal.read(folder))
+    race = gather(map(shown, journal.read(folder)))
     if not race.results:
         raise ConfigError(f"{folder / journal.FILE_NAME} holds no trial of a study yet")
     return race

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from bolide.lab.report.drawing import svg
 from bolide.lab.report.drawing.axis import Axis
@@ -90,9 +89,9 @@ def _label(row: Row) -> str:
 def _rows(frame: _Frame, rows: Sequence[Row], mark: Callable[[Row], str]) -> str:
     found = []
     for place, row in enumerate(rows):
-        title = f"<title>{escape(row.title)}</title>" if row.title else ""
+        title = f"<title>{svg.escape(row.title)}</title>" if row.title else ""
         found.append(
-            f'<g class="row {row.colour}" data-c="{escape(row.name)}"'
+            f'<g class="row {row.colour}" data-c="{svg.escape(row.name)}"'
             f' transform="translate(0,{TOP + place * frame.pitch})">'
             f"{title}{frame.label(row)}{mark(row)}</g>"
         )
@@ -116,7 +115,7 @@ def _caption(axis: Axis, y: float, end: float, caption: str, kind: str) -> str:
     """Write the text of a row after its end."""
     return (
         f'<text x="{axis.at(end):.1f}" dx="8" y="{y:.1f}" class="{kind} caption">'
-        f"{escape(caption)}</text>"
+        f"{svg.escape(caption)}</text>"
     )
 
 
@@ -157,7 +156,7 @@ def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "cou
     limit = next((row for row in rows if row.place == "ceiling" and row.value), None)
     above = ""
     if limit and limit.value:
-        more = f' data-c="{escape(limit.name)}"'
+        more = f' data-c="{svg.escape(limit.name)}"'
         x = axis.at(limit.value)
         above = svg.line(x, TOP - 6, x, 9999, "limit", more)
     body = _grid(axis, width) + above + _rows(frame, rows, mark)

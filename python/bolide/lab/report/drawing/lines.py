@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from bolide.lab.report import quantity
 from bolide.lab.report.drawing import svg
@@ -90,8 +89,8 @@ def lines(
     names = _names(frame, series, axis) if width > NARROW else {}
     for each, path in zip(series, drawn, strict=True):
         body += (
-            f'<g class="series {each.kind}" data-c="{escape(each.name)}">'
-            f"<title>{escape(each.label)}</title>{path}{names.get(each.name, '')}</g>"
+            f'<g class="series {each.kind}" data-c="{svg.escape(each.name)}">'
+            f"<title>{svg.escape(each.label)}</title>{path}{names.get(each.name, '')}</g>"
         )
     return svg.drawing(width, frame.bottom + 42, label, body)
 

@@ -6,10 +6,11 @@ the rules. CSS variables would not work in converters to PNG.
 
 from __future__ import annotations
 
+import html
 from collections import Counter
-from html import escape
 
 from bolide.lab.record.schema import Contestant
+from bolide.lab.visible import visible
 
 FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
 
@@ -113,6 +114,11 @@ SHAPES = f"""
 .chart .series .solid{{stroke-dasharray:none}}
 .chart .series .dots{{stroke-width:5.4;stroke-linecap:round;stroke-dasharray:none}}
 """
+
+
+def escape(text: str) -> str:
+    """Return a text for an element or attribute. XML has no escapes for control characters."""
+    return html.escape(visible(text))
 
 
 def label(title: str, name: str, letters: int) -> str:
