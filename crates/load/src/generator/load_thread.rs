@@ -274,7 +274,13 @@ impl LoadThread {
             self.poller.set_alarm_at(wake_ns)?;
             self.alarm_ns = due_ns;
         }
-        Ok(next_tick_ns.saturating_sub(self.now_ns).div_ceil(1_000_000))
+        let left_ns = next_tick_ns.saturating_sub(self.now_ns);
+        // The load does not start up to a millisecond late.
+        let starts_next = self.awaits_start && next_tick_ns == self.window.origin_ns;
+        Ok(match starts_next {
+            true => left_ns / 1_000_000,
+            false => left_ns.div_ceil(1_000_000),
+        })
     }
 
     fn serve_all(&mut self, events: &Events) {
@@ -312,6 +318,7 @@ impl LoadThread {
         let now_ns = self.now_ns;
         self.window.note_start(now_ns);
         self.note_start();
+        self.start_load();
         self.note_backlog();
         if now_ns >= self.window.second_end_ns && now_ns < self.window.end_ns {
             self.end_second();
@@ -340,16 +347,14 @@ impl LoadThread {
         true
     }
 
-    /// Makes sure that the load starts when all threads have opened their connections.
+    /// Makes sure that the start is known when all threads have opened their connections.
     fn start_window(&mut self) {
         let is_over = |end_ns| self.is_open() || self.now_ns >= end_ns;
         if !self.awaits_start && self.opening_end_ns.is_some_and(is_over) {
             self.common.board.has_opened(self.common.plan.threads);
-            self.awaits_start = self.common.plan.is_gated;
-            if !self.awaits_start {
-                self.opening_end_ns = None;
-                self.resume();
-            }
+            self.awaits_start = true;
+            // With one thread, the start is now.
+            self.now_ns = precise_ns();
         }
         if !self.window.is_known()
             && let Some(origin_ns) = self.common.board.origin_ns()
@@ -358,31 +363,24 @@ impl LoadThread {
             (self.tally.start_ns, self.tally.end_ns) = (self.window.start_ns, self.window.end_ns);
             self.look_ahead();
         }
+    }
+
+    /// Starts the load when its time has come, at the same moment in all threads.
+    fn start_load(&mut self) {
         if self.awaits_start && self.now_ns >= self.window.origin_ns {
             self.awaits_start = false;
             self.opening_end_ns = None;
-            self.start_late_ns = Some(self.now_ns - self.window.origin_ns);
+            if self.common.plan.is_gated {
+                self.start_late_ns = Some(self.now_ns - self.window.origin_ns);
+            }
             self.resume();
         }
-    }
-
-    /// Whether the load can start without waiting for anything.
-    fn is_open(&self) -> bool {
-        let waits = self.opens_without_requests() || self.target > OPENING_MAX;
-        let is_staged = self.common.plan.has_changing_connections();
-        !waits || is_staged || (self.unopened == self.target && self.opening == 0)
-    }
-
-    /// Whether requests are assigned to connections that are open.
-    fn opens_without_requests(&self) -> bool {
-        let is_waiting = self.common.plan.is_gated && self.opening_end_ns.is_some();
-        is_waiting || self.schedule.is_some() || self.common.plan.protocol.is_broadcast()
     }
 
     fn end_second(&mut self) {
         self.publish();
         let mut table = self.common.board.seconds();
-        let (ok, errors) = (self.tally.ok, &self.tally.errors);
+        let (ok, errors) = (self.tally.arrived(), &self.tally.errors);
         self.series.end_second(ok, errors, &mut table);
         drop(table);
         self.window.second_end_ns = self.window.second_end_ns.saturating_add(SECOND_NS);
@@ -425,7 +423,7 @@ impl LoadThread {
         match self.backlog.end {
             // What arrived after the measured time belongs to none of its seconds.
             Some(_) => {
-                self.publish();
+                self.series.add(&self.tally.drained_ns);
                 self.series.end_rest();
             }
             None => self.end_second(),

@@ -24,6 +24,7 @@ pub struct Record {
     pub(super) length_ns: u64,
     pub(super) ok: u64,
     pub(super) errors: Errors,
+    pub(super) warm_up_ok: u64,
     pub(super) warm_up_failed: u64,
     pub(super) unfinished: u64,
     pub(super) unfinished_ns: Packed,
@@ -159,6 +160,7 @@ impl Record {
             length_ns: most(|it| it.length_ns),
             ok: sum(|it| it.tally.ok),
             errors: errors(outcomes),
+            warm_up_ok: sum(|it| it.tally.warm_up_ok),
             warm_up_failed: sum(|it| it.tally.warm_up_failed),
             unfinished: sum(|it| it.unfinished),
             unfinished_ns: merged(|it| &it.unfinished_ns),
@@ -221,6 +223,7 @@ impl Record {
         self.length_ns = self.length_ns.max(other.length_ns);
         self.ok += other.ok;
         self.errors.merge(&other.errors);
+        self.warm_up_ok += other.warm_up_ok;
         self.warm_up_failed += other.warm_up_failed;
         self.unfinished += other.unfinished;
         self.unfinished_ns.merge(&other.unfinished_ns);

@@ -82,6 +82,8 @@ pub struct Report {
     pub failed: u64,
     /// Requests that failed, by class.
     pub errors: Errors,
+    /// Correct responses before the measured time or, in an open loop, to requests that were due before it.
+    pub warm_up_ok: u64,
     /// Requests that failed before the measured time.
     pub warm_up_failed: u64,
     /// Requests that were outstanding, or due, when the time was over: neither correct nor failed.
@@ -293,6 +295,7 @@ impl Report {
             ok,
             failed,
             errors: record.errors,
+            warm_up_ok: record.warm_up_ok,
             warm_up_failed: record.warm_up_failed,
             unfinished: record.unfinished,
             unfinished_us: rows(&record.unfinished_ns.unpacked()),

@@ -35,6 +35,8 @@ pub(super) struct Tally {
     /// Open loop: correct responses that arrived after it, to requests that were due in it.
     pub(super) drained: u64,
     pub(super) errors: Errors,
+    /// Correct responses before the measured time or, in an open loop, to requests that were due before it.
+    pub(super) warm_up_ok: u64,
     pub(super) warm_up_failed: u64,
     pub(super) bytes: u64,
     /// For the whole run.
@@ -48,6 +50,8 @@ pub(super) struct Tally {
     pub(super) requeued: u64,
     /// Latencies that were not passed on yet.
     pub(super) recent_ns: Histogram,
+    /// Latencies of `drained`, which are in no second.
+    pub(super) drained_ns: Histogram,
     pub(super) uncorrected_ns: Histogram,
     pub(super) lag_ns: Histogram,
     /// For the whole run.
@@ -70,6 +74,7 @@ impl Tally {
             in_time: 0,
             drained: 0,
             errors: Errors::default(),
+            warm_up_ok: 0,
             warm_up_failed: 0,
             bytes: 0,
             run_bytes: 0,
@@ -79,6 +84,7 @@ impl Tally {
             requests_sent: 0,
             requeued: 0,
             recent_ns: Histogram::new(),
+            drained_ns: Histogram::new(),
             uncorrected_ns: Histogram::new(),
             lag_ns: Histogram::new(),
             connect_ns: Histogram::new(),
@@ -132,12 +138,10 @@ impl Tally {
             false => uncorrected_ns + stamp.before_ns,
         };
         if !self.is_measured(stamp, now_ns) {
-            if verdict.error.is_some() && !self.is_over {
-                self.warm_up_failed += count;
-            } else if (self.start_ns..=self.end_ns).contains(&now_ns)
-                && latency_ns <= self.rules.deadline_ns
-            {
-                self.in_time += count;
+            match verdict.error {
+                _ if self.is_over => {}
+                Some(_) => self.warm_up_failed += count,
+                None => self.note_warm_up(count, latency_ns, now_ns),
             }
             return;
         }
@@ -148,14 +152,36 @@ impl Tally {
             self.errors.add(ErrorClass::Late, count);
         } else {
             self.ok += count;
-            self.recent_ns.record(latency_ns, count);
+            let is_drained = self.rules.is_open_loop && now_ns > self.end_ns;
+            let latencies_ns = match is_drained {
+                true => &mut self.drained_ns,
+                false => &mut self.recent_ns,
+            };
+            latencies_ns.record(latency_ns, count);
             if self.rules.is_open_loop {
                 self.uncorrected_ns.record(uncorrected_ns, count);
-                match now_ns <= self.end_ns {
-                    true => self.in_time += count,
-                    false => self.drained += count,
+                match is_drained {
+                    true => self.drained += count,
+                    false => self.in_time += count,
                 }
             }
+        }
+    }
+
+    /// Counts correct responses that are not measured; in an open loop, those that arrive in the measured time are in its rate.
+    fn note_warm_up(&mut self, count: u64, latency_ns: u64, now_ns: u64) {
+        self.warm_up_ok += count;
+        let is_in_time = (self.start_ns..=self.end_ns).contains(&now_ns);
+        if is_in_time && latency_ns <= self.rules.deadline_ns {
+            self.in_time += count;
+        }
+    }
+
+    /// Correct responses that arrived in the measured time.
+    pub(super) fn arrived(&self) -> u64 {
+        match self.rules.is_open_loop {
+            true => self.in_time,
+            false => self.ok,
         }
     }
 

@@ -19,6 +19,9 @@ impl LoadThread {
     /// Opens connections for the first time, as many as may be opening at once.
     pub(super) fn fill(&mut self) {
         let wanted = self.target.min(self.connections.len());
+        if self.is_waiting() && !self.common.plan.is_persistent && self.schedule.is_none() {
+            return; // Each is opened for its request.
+        }
         while self.unopened < wanted && self.opening < OPENING_MAX {
             self.unopened += 1;
             self.opening += 1;
@@ -237,7 +240,9 @@ impl LoadThread {
         }
         if is_batchless && self.common.plan.is_persistent {
             connection.stage = Stage::Open;
-            self.settle(index);
+            if is_accepted || !self.is_paced_by_time() {
+                self.settle(index);
+            }
         } else if is_accepted {
             self.settle(index);
         }
@@ -272,7 +277,7 @@ impl LoadThread {
                     self.now_ns = precise_ns();
                     self.proceed(index);
                 }
-                // One for each request was not opened before.
+                // The server has closed it while it waited.
                 Some((Stage::Closed, _)) if has_requests => self.open(index),
                 _ => {}
             }
@@ -355,7 +360,7 @@ impl LoadThread {
     }
 
     /// Every outstanding request on this connection failed. In a closed loop a connection that was open is reopened at once, and so is the
-    /// next one of connections for one request each; any other at the next sweep. In an open loop it is reopened when it is needed.
+    /// next one of connections for one request each; any other at the next sweep, and all before the load starts. In an open loop it is reopened when it is needed.
     #[cold]
     pub(super) fn fail(&mut self, index: usize, class: ErrorClass) {
         let Some(connection) = self.connections.get_mut(index) else {
@@ -380,16 +385,16 @@ impl LoadThread {
             },
         );
         self.settle(index);
-        if was_open && !is_open_loop {
+        if was_open && !is_open_loop && !self.is_waiting() {
             self.open(index);
         }
     }
 
-    /// Closes a connection that is done, and opens the next one in its place.
+    /// Closes a connection that is done, and opens the next one in its place; before the load starts, at the next sweep.
     pub(super) fn finish(&mut self, index: usize) {
         self.take_back_batch(index);
         self.close(index, Stage::Closed);
-        match self.schedule.is_some() {
+        match self.schedule.is_some() || self.is_waiting() {
             true => self.settle(index),
             false => self.open(index),
         }

@@ -5,7 +5,7 @@
 //! a while counts as accepted. If one was late, the queue was full: then the pace is that of the responses so far, or half of what it was.
 
 use super::super::Plan;
-use super::{LoadThread, OPENING_MAX, TICK_NS};
+use super::{Connection, LoadThread, OPENING_MAX, TICK_NS};
 
 /// How long the start may take without any connection that gets opened; then the load starts with those that are open.
 const OPENING_NS: u64 = 3_000_000_000;
@@ -98,6 +98,44 @@ impl LoadThread {
             }
         }
         self.pace.first = first.unwrap_or(self.unopened);
+    }
+
+    /// Whether connections are opened, and nothing is sent before the load starts. A number of requests includes the time of opening, so
+    /// that its load has always started.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.opening_end_ns.is_some() && self.now_ns < self.window.origin_ns
+    }
+
+    /// Whether requests are assigned to connections that are open.
+    pub(super) fn opens_without_requests(&self) -> bool {
+        let is_broadcast = self.common.plan.protocol.is_broadcast();
+        self.is_waiting() || self.schedule.is_some() || is_broadcast
+    }
+
+    /// Whether the load can start without waiting for anything.
+    pub(super) fn is_open(&self) -> bool {
+        let (plan, is_closed_loop) = (&self.common.plan, self.schedule.is_none());
+        // A connection for one request is opened for it.
+        let opens_later = is_closed_loop && !plan.is_persistent;
+        let is_few = is_closed_loop && !plan.is_gated && !plan.protocol.is_broadcast();
+        let waits = !is_few || self.target > OPENING_MAX;
+        !waits
+            || opens_later
+            || plan.has_changing_connections()
+            || (self.unopened == self.target && self.has_opened())
+    }
+
+    /// Whether those whose opening was started are open. The server may not have accepted the last ones yet.
+    fn has_opened(&self) -> bool {
+        let rest = self.connections.get(self.pace.first..self.unopened);
+        let is_established = |it: &Connection| !it.is_new || it.is_established;
+        self.opening == 0
+            || (self.is_waiting() && rest.unwrap_or_default().iter().all(is_established))
+    }
+
+    /// Whether nothing but time says that the server has accepted connections, and no other process waits for them.
+    pub(super) fn is_paced_by_time(&self) -> bool {
+        self.is_waiting() && self.schedule.is_none() && !self.common.plan.is_gated
     }
 
     /// Counts the connections that are open when the measured time starts.
