@@ -119,6 +119,10 @@ def test_notes_name_what_the_server_did() -> None:
     assert notes(**refused) == ["the server refused 5 WebSockets: status 403"]
     violated = "the frame has a mask"
     assert notes(first_failure=violated) == [f"the server violated the protocol: {violated}"]
+    assert notes(pings_unanswered=1234) == [
+        "the server sends pings and does not read the pongs: 1,234 of its pings got none of their"
+        " own"
+    ]
 
 
 @pytest.mark.parametrize(

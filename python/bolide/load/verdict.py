@@ -231,6 +231,11 @@ def _http2(report: Report, plan: dict[str, Any]) -> str:
 def _websocket(report: Report) -> str:
     """Name why connections were no WebSockets, or violated the protocol."""
     found = report["websocket"]
+    if found and (pings := found.get("pings_unanswered")) and not found["first_failure"]:
+        return (
+            "the server sends pings and does not read the pongs: "
+            f"{pings:,} of its pings got none of their own"
+        )
     if not found or not (found["first_failure"] or found["closes"]):
         return ""
     if not found["first_failure"]:

@@ -19,7 +19,7 @@ mod report;
 use wire::websocket::handshake::{ACCEPT_BYTES, accept_value, key_value};
 use wire::websocket::{
     Close, CloseCode, Content, Event as Frame, Failure, Incoming, Inflater, Inflaters, Kind,
-    NoMemory, Receiver, Role, Sender,
+    Receiver, Role, Sender,
 };
 
 use super::batch::Batch;
@@ -33,8 +33,8 @@ pub(super) use messages::Messages;
 use random::random;
 pub use report::WebSocketReport;
 
-/// A server that makes us respond to more pings without reading the pongs is refused.
-const RESPONSES_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Of a server that does not read, no more is kept for it, and one pong: the one to its last ping (RFC 6455 section 5.5.3).
+const PONGS_BYTES_MAX: usize = 16 * 1024;
 
 /// One connection.
 pub(super) struct Channel {
@@ -46,6 +46,8 @@ pub(super) struct Channel {
     sent: usize,
     /// Messages in `out`.
     out_messages: u32,
+    /// The content of a ping whose pong follows `out`.
+    ping: Option<Vec<u8>>,
     /// One-way: messages before the last ping.
     asked: u64,
     /// One-way: messages before the last ping that has its pong.
@@ -66,6 +68,8 @@ pub(super) enum Event {
     None,
     /// Nothing for requests.
     Skipped(usize),
+    /// The same; an earlier ping gets no pong, because the server has not read those before.
+    Replaced(usize),
     /// The handshake is complete.
     Opened(usize),
     /// The responses to the oldest requests.
@@ -107,6 +111,7 @@ impl Channel {
             out,
             sent: 0,
             out_messages: 0,
+            ping: None,
             asked: 0,
             acknowledged: 0,
         }
@@ -135,6 +140,10 @@ impl Channel {
                 self.out.clear();
                 self.sent = 0;
                 self.out_messages = 0;
+                if let Some(ping) = self.ping.take().filter(|_| self.is_open()) {
+                    // Nothing of the batch has been sent while there was something before it.
+                    Sender::new(Role::Client).push_pong(&mut self.out, &ping, random());
+                }
             }
         } else {
             self.batch.note_sent(count);
@@ -274,8 +283,11 @@ impl Channel {
         match frame {
             None => Ok(Event::Skipped(used)),
             Some(Frame::Message(kind, content)) => Ok(self.judge(used, kind, &content, messages)),
-            Some(Frame::Ping(_)) if self.out.len() > RESPONSES_BYTES_MAX => {
-                Err(End::Failed(NoMemory(self.out.len()).into()))
+            Some(Frame::Ping(content)) if self.out.len() - self.sent > PONGS_BYTES_MAX => {
+                Ok(match self.ping.replace(content.to_vec()) {
+                    Some(_) => Event::Replaced(used),
+                    None => Event::Skipped(used),
+                })
             }
             Some(Frame::Ping(content)) => {
                 self.respond(&content, mix);

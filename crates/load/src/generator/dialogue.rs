@@ -115,9 +115,9 @@ impl Dialogue {
                 let event = channel.next(data, messages, job.mix, &mut self.inflaters);
                 match event.map_err(|end| end.class())? {
                     channel::Event::None => Ok(None),
-                    channel::Event::Skipped(used) | channel::Event::Opened(used) => {
-                        Ok(Some((used, 0)))
-                    }
+                    channel::Event::Skipped(used)
+                    | channel::Event::Replaced(used)
+                    | channel::Event::Opened(used) => Ok(Some((used, 0))),
                     channel::Event::Unexpected => Err(ErrorClass::UnexpectedBytes),
                     channel::Event::Responses(verdict) => {
                         forget(&mut channel.batch.stamps, &verdict);

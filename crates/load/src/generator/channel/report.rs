@@ -15,6 +15,8 @@ pub struct WebSocketReport {
     pub closes: BTreeMap<u16, u64>,
     /// Responses that were no WebSocket, by status; 0: the response was not HTTP.
     pub refusals: BTreeMap<u16, u64>,
+    /// Pings of the server that got no pong of their own, because it did not read those to earlier ones.
+    pub pings_unanswered: u64,
     /// What was wrong with the first of them, or with the first violation of the protocol.
     pub first_failure: String,
 }
@@ -46,6 +48,7 @@ impl WebSocketReport {
     /// Adds the counts of another thread, or run.
     pub(in super::super) fn merge(mut self, other: &WebSocketReport) -> WebSocketReport {
         self.upgrades += other.upgrades;
+        self.pings_unanswered += other.pings_unanswered;
         for (code, count) in &other.closes {
             *self.closes.entry(*code).or_default() += count;
         }

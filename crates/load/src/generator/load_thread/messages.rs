@@ -27,6 +27,10 @@ impl LoadThread {
                     self.record(index, &verdict);
                 }
                 Ok(Event::Skipped(used)) => at += used,
+                Ok(Event::Replaced(used)) => {
+                    at += used;
+                    self.tally.websocket.pings_unanswered += 1;
+                }
                 Ok(Event::Opened(used)) => {
                     at += used;
                     self.opened(index);
