@@ -60,7 +60,7 @@ def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
     if rows:
         parts += ["## Not measured here", "\n".join(rows)]
     if agents := fleet.table(race):
-        parts += ["## Agents", fleet.sentence(race), table(agents)]
+        parts += ["## Agents", inline(fleet.sentence(race)), table(agents)]
     if race.machine:
         parts += ["## Machine", _pairs(machine_rows(race.machine))]
     parts += ["## How each contestant was started", table(_started(race))]
