@@ -82,7 +82,7 @@ def test_markdown_has_no_markup_of_others(folder: Path) -> None:
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert not CONTROL.search(text) and "pwned" in text
     plain = re.sub(r"``[^`].*?``", "", text)  # commands, as code
-    assert "<script" not in plain and "&lt;script&gt;" in plain
+    assert "<script" not in plain and "&lt;script>" in plain
     assert "[a](" not in plain and r"\[a\](http://b) \*c\* \`d\` \|e\|\\n# f" in plain
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         cells = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
@@ -98,7 +98,7 @@ def test_markdown_has_no_markup_of_others(folder: Path) -> None:
         ("# a", r"\# a"),
         ("12. a", r"12\. a"),
         ("* a", r"\* a"),
-        ("a & b &amp; c", "a &amp; b &amp;amp; c"),
+        ("a & b &amp; c < d", "a & b &amp;amp; c < d"),
         ("![a]", r"!\[a\]"),
     ],
 )

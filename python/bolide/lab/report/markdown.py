@@ -21,13 +21,15 @@ MARKUP = re.compile(
     r"|^[#*+=-]"  # at the start of a block
 )
 """What Markdown reads as markup."""
+HTML = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w+;)")
+"""Where it reads the start of a tag or an entity."""
 NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 """What it reads as an item of a list."""
 
 
 def inline(text: str) -> str:
     """Return a text as Markdown that shows it as it is: no markup, no HTML, a single line."""
-    text = MARKUP.sub(r"\\\g<0>", escape(visible(text), quote=False))
+    text = MARKUP.sub(r"\\\g<0>", HTML.sub(lambda found: escape(found[0]), visible(text)))
     return NUMBERED.sub(r"\1\\\2", text)
 
 

@@ -69,9 +69,11 @@ def _loaded(
                 raise Error(f"the agents did not load {load.url} within {LOAD_S_MAX:.0f} s")
             process.wait(1.0)
         code = process.exit_code
-    errors = (folder / "tool-errors").read_text(errors="replace")
+    errors = (folder / "tool-errors").read_text(encoding="utf-8", errors="replace")
     try:
-        report = tool.parsed((folder / "tool").read_text(errors="replace"), errors, code)
+        report = tool.parsed(
+            (folder / "tool").read_text(encoding="utf-8", errors="replace"), errors, code
+        )
     except ToolError:
         raise ConfigError(_refused(errors, address)) from None
     use = msgspec.convert(use_of(report), schema.FleetUse)
