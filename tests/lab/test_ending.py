@@ -137,3 +137,35 @@ def test_a_killed_race_can_go_on(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b'{"kind":"trial","sch')
     with journal.Journal(out):
         assert len(journal.read(out)) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_before_the_first_trial_a_signal_ends_a_race_too(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    study, out = tmp_path / "x.toml", tmp_path / "out"
+    script = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        "from bolide import cli\n"
+        "from bolide.lab.plan import study\n"
+        "def load(*_):\n"
+        "    print('loading', flush=True)\n"
+        "    sys.stdin.read()\n"
+        "study.load = load\n"
+        "cli.main(sys.argv[1:], handles_interrupt=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "race", str(study), "--out", str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as race:
+        assert race.stdout is not None and race.stderr is not None
+        assert race.stdout.readline() == "loading\n"
+        race.send_signal(number)
+        assert race.wait(15) == 130
+        assert race.stderr.read() == "stopped early\n"
+    assert not out.exists()

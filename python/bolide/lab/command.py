@@ -6,7 +6,8 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from bolide.flags import (
     fleet_options,
     refuse_without_fleet,
 )
+from bolide.lab.ending import terminable
 from bolide.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
@@ -153,6 +155,17 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
         raise Error(f"{failed} could not be set up; see the reasons above")
 
 
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Exit with EXIT_INTERRUPTED and a line when asked to end before the first trial."""
+    with terminable():
+        try:
+            yield
+        except KeyboardInterrupt:
+            click.echo("stopped early", err=True)
+            sys.exit(EXIT_INTERRUPTED)
+
+
 @race.command("run")
 @click.argument("study", required=False)
 @click.option("--app", metavar="TARGET", help="Measure your own application on every server.")
@@ -196,6 +209,7 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
     metavar="ADDRESS",
     help="Address of this machine that the agents of --fleet load. [127.0.0.1 for local:N]",
 )
+@_stoppable()
 def run_race(study: str | None, app: str | None, **given: Any) -> None:
     """Run a study: by name, or a file of your own.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import msgspec
 
 from bolide.errors import ConfigError
 from bolide.lab import until
+from bolide.lab.ending import terminable
 from bolide.lab.matching import fits
 from bolide.lab.plan import contestant as contestants
 from bolide.lab.plan import duration, environments, fingerprint, open_loop
@@ -28,7 +28,7 @@ from bolide.lab.record.journal import Journal, read
 from bolide.lab.record.schema import Study, Trial, Workload
 from bolide.lab.report.summary import gather
 from bolide.lab.tools import find
-from bolide.lab.trial import network, trial, turns
+from bolide.lab.trial import folder, network, trial, turns
 from bolide.lab.trial.secure import new_pair
 
 DESCRIPTORS_SPARE = 200
@@ -118,6 +118,7 @@ def run(
     )
     if any(each.tls for each in study.workloads):
         conditions = replace(conditions, pair=new_pair(conditions.address))
+    folder.remove_left()
     with Journal(options.out) as journal:
         earlier = read(options.out)
         described = _described(options)
@@ -309,7 +310,7 @@ def _stoppable() -> Iterator[list[str]]:
     """
     stopped: list[str] = []
     try:
-        with _terminable():
+        with terminable():
             yield stopped
     except KeyboardInterrupt:
         stopped.append("interrupted")
@@ -511,28 +512,6 @@ def describe(
         program=entry.program,
         loop=entry.loop,
     )
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Treat TERM like Ctrl-C: all processes are ended, and all results are kept.
-
-    HUP is treated the same way, unless it is ignored (nohup).
-    """
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    ending = (signal.SIGTERM, signal.SIGHUP)
-    earlier = {number: signal.getsignal(number) for number in ending}
-    for number in ending:
-        if earlier[number] is not signal.SIG_IGN:
-            signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number in ending:
-            signal.signal(number, earlier[number])
 
 
 @contextmanager

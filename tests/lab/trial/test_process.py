@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from bolide.lab.trial.guard import descendants
 from bolide.lab.trial.process import Process, free_port
 from lab.tiny_race import CPU, LIAR, processes_with
 
@@ -115,3 +117,43 @@ def test_a_log_begins_anew_and_keeps_what_is_written_to_it_by_its_name(tmp_path:
     )
     with _ended(tmp_path, sys.executable, "-c", script) as process:
         assert process.last_output() == "first / second / third"
+
+
+def _lives(pid: int) -> bool:
+    """Whether it is a process, and not one that has ended and waits for its parent."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except OSError:
+        return False
+
+
+def _guards(process: Process) -> list[int]:
+    """Return both processes of a guard, the outer one first."""
+    outer = process._guard.pid
+    return [outer, *(pid for pid in descendants(outer) if os.getsid(pid) == outer)]
+
+
+@pytest.mark.parametrize("killed", [(0,), (1,), (0, 1), (1, 0)])
+@pytest.mark.parametrize("way", ["honest", "escapes"])
+def test_a_killed_guard_leaves_nothing(way: str, killed: tuple[int, ...], tmp_path: Path) -> None:
+    port = free_port()
+    command = (sys.executable, str(LIAR), way, "127.0.0.1", str(port))
+    log = tmp_path / "log"
+    with Process(command, cpus=(CPU,), folder=tmp_path, log=log, variables={}) as process:
+        process.wait_ready(("127.0.0.1", port))
+        guards = _guards(process)
+        assert len(guards) == 2
+        pids = process.pids()
+        assert pids and not {*pids} & {*guards}
+        for number in killed:
+            os.kill(guards[number], signal.SIGKILL)
+        process.wait(10)
+        assert process.exit_code is not None  # so a trial fails
+    assert not any(_lives(pid) for pid in (*pids, *guards))
+    assert not processes_with(str(port))
+
+
+def test_an_ended_process_ends_again(tmp_path: Path) -> None:
+    with _ended(tmp_path, sys.executable, "-c", "raise SystemExit(3)") as process:
+        process.end()
+        assert process.exit_code == 3

@@ -59,14 +59,14 @@ def test_all_servers_of_a_group_run_while_one_is_loaded(tmp_path: Path, silent: 
     assert Counter((each.round, each.contestant) for each in found) == {
         (turn, name): 1 for turn in range(1, 7) for name in ("honest", "other")
     }
-    # Each server and its guard have the name in their command lines.
-    assert set(running) == {4}
+    # Each server and both processes of its guard have the name in their command lines.
+    assert set(running) == {6}
     assert processes_with(str(LIAR)) == []
     for each in found:
         assert each.failure is None and each.ok and each.requests_sent, each
         assert each.requests_sent > each.ok, "the warm-up counts too"
         assert each.seconds == pytest.approx(0.2, rel=0.2)
-        assert each.command[each.command.index("--warm-up") + 1] == "0.2s"
+        assert each.command[each.command.index("--warm-up") + 1] == "200ms"
 
 
 @pytest.mark.usefixtures("quiet")

@@ -4,6 +4,9 @@ It runs as a program, `guard.py CPUS COMMAND...`, and uses only the standard lib
 every orphan of the command (PR_SET_CHILD_SUBREAPER), so its descendants are the whole server, even
 if that becomes a daemon. When its standard input ends, because the race closed it or was killed, it
 ends all of them with TERM, then with KILL.
+
+It is two processes. The outer one waits for the inner one, which does all of this, and adopts its
+descendants if it is killed. If the outer one is killed, the inner one goes on.
 """
 
 from __future__ import annotations
@@ -45,7 +48,12 @@ def descendants(pid: int) -> Iterator[int]:
 
 def main(arguments: list[str]) -> int:
     """Run the command until it or standard input ends; return its exit code."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _adopt_orphans()
+    if inner := os.fork():
+        code = _as_of_shell(os.waitpid(inner, 0)[1])
+        _end()
+        return code
+    _adopt_orphans()
     os.sched_setaffinity(0, {int(cpu) for cpu in arguments[0].split(",")})
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     most = FILE_BYTES_MAX if hard == resource.RLIM_INFINITY else min(FILE_BYTES_MAX, hard)
@@ -62,6 +70,16 @@ def main(arguments: list[str]) -> int:
     return code
 
 
+def _adopt_orphans() -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _as_of_shell(status: int) -> int:
+    """Return an exit code as a shell does: 128 and the number of a signal."""
+    code = os.waitstatus_to_exitcode(status)
+    return 128 - code if code < 0 else code
+
+
 def _wait(child: int) -> int:
     """Wait until standard input ends, or no process of the server is left."""
     code = 0
@@ -74,8 +92,7 @@ def _wait(child: int) -> int:
     while True:
         for pid, status in _ended():
             if pid == child:
-                code = os.waitstatus_to_exitcode(status)
-                code = 128 - code if code < 0 else code  # as a shell reports a signal
+                code = _as_of_shell(status)
         if not any(descendants(os.getpid())):
             return code
         if any(fd == 0 for fd, _ in poll.poll()):

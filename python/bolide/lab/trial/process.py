@@ -58,7 +58,10 @@ class Process:
     ) -> None:
         """Start it. Standard output goes to the log, standard error too or to its own file."""
         self._log = log
+        self._seen: dict[int, int] = {}
+        """Descriptors of the processes that were listed, by their number."""
         reader, self._guard_stdin = os.pipe()
+        self._guards, held = os.pipe()
         try:
             log.write_bytes(b"")
             # A command that opens /dev/stdout itself, as ab does, must append, not overwrite.
@@ -78,16 +81,30 @@ class Process:
                     cwd=folder,
                     env={**_inherited(), **variables},
                     start_new_session=True,
+                    pass_fds=(held,),  # which ends with the last process of the guard
                 )
         except BaseException:
             os.close(self._guard_stdin)
+            os.close(self._guards)
             raise
         finally:
             os.close(reader)
+            os.close(held)
 
     def pids(self) -> list[int]:
         """Return the living processes of the command, with all that it started."""
-        return list(guard.descendants(self._guard.pid))
+        found = [pid for pid in guard.descendants(self._guard.pid) if self._is_of_command(pid)]
+        for pid in found:
+            if pid not in self._seen:
+                with suppress(OSError):
+                    self._seen[pid] = os.pidfd_open(pid)
+        return found
+
+    def _is_of_command(self, pid: int) -> bool:
+        """Return whether it is in another session than the guard, as is all that it starts."""
+        with suppress(ProcessLookupError):
+            return os.getsid(pid) != self._guard.pid
+        return False
 
     def processors(self) -> set[int]:
         """Return the processors on which any of its threads may run."""
@@ -145,18 +162,26 @@ class Process:
         raise NotReadyError(f"does not listen after {timeout_s:g} s: {self.last_output()}")
 
     def end(self) -> None:
-        """End it and everything that it started."""
-        if self._guard_stdin >= 0:
-            os.close(self._guard_stdin)
-            self._guard_stdin = -1
-        try:
-            self._guard.wait(END_S_MAX)
-        except subprocess.TimeoutExpired:
-            for pid in self.pids():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            self._guard.kill()
-            self._guard.wait()
+        """End it and everything that it started, also if its guard was killed."""
+        if self._guard_stdin < 0:
+            return
+        self.pids()
+        os.close(self._guard_stdin)
+        self._guard_stdin = -1
+        select.select([self._guards], [], [], END_S_MAX)
+        os.close(self._guards)
+        self._end_survivors()
+        self._guard.kill()
+        self._guard.wait()
+
+    def _end_survivors(self) -> None:
+        """End what was listed and lives on, because no process of the guard was left to end it."""
+        for process in self._seen.values():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+                select.select([process], [], [], END_S_MAX)
+            os.close(process)
+        self._seen.clear()
 
     def __enter__(self) -> Process:
         return self
