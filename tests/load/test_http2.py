@@ -59,6 +59,8 @@ def test_a_server_that_does_not_expect_http_2_is_named() -> None:
     silent = {"ok": 0, "statuses": {}, "tls": None}
     found = verdict.sentences(report(**silent, failed=9, errors={"malformed": 9}), asked)
     assert any("leave out --http2" in sentence for sentence in found)
+    knows = report(**silent, failed=9, errors={"malformed": 9}, settings_received=1)
+    assert not any("--http2" in sentence for sentence in verdict.sentences(knows, asked))
     found = verdict.sentences(report(**silent, failed=9, errors={"refused": 9}), asked)
     assert not any("--http2" in sentence for sentence in found)
 

@@ -220,7 +220,7 @@ def _http2(report: Report, plan: dict[str, Any]) -> str:
         )
     if plan["http_version"] != "2" or report["tls"] or has_responses(report):
         return ""
-    if not report["errors"].get("malformed"):
+    if not report["errors"].get("malformed") or report.get("settings_received"):
         return ""
     return (
         "the server does not speak HTTP/2 without TLS: leave out --http2, give an https:// URL, or "

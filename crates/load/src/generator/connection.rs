@@ -227,6 +227,11 @@ impl Connection {
         }
     }
 
+    /// Whether the server's settings of HTTP/2 have arrived on it.
+    pub(super) fn has_settings(&self) -> bool {
+        matches!(&self.exchange, Exchange::Session(session) if session.has_settings)
+    }
+
     /// How many requests its next batch has in a closed loop: over HTTP/1, the responses to the last one must be complete.
     #[inline]
     pub(super) fn batch_room(&self, protocol: Protocol) -> u32 {

@@ -436,6 +436,8 @@ impl LoadThread {
             .iter()
             .filter_map(|it| it.streams_allowed());
         let streams_allowed = allowed.min();
+        let with_settings = self.connections.iter().filter(|it| it.has_settings());
+        self.tally.settings_received += with_settings.count() as u64;
         let job = self.common.job();
         self.connections
             .iter_mut()

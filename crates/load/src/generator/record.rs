@@ -57,6 +57,7 @@ pub struct Record {
     pub(super) held_max: u64,
     pub(super) open_at_start: Option<u64>,
     pub(super) streams_allowed: Option<u32>,
+    pub(super) settings_received: u64,
     /// How many connections had each number of correct responses.
     pub(super) served: BTreeMap<u64, u64>,
     pub(super) tls: Option<TlsRecord>,
@@ -193,6 +194,7 @@ impl Record {
             held,
             held_max,
             open_at_start: outcomes.iter().map(|it| it.open_at_start).sum(),
+            settings_received: sum(|it| it.tally.settings_received),
             streams_allowed: outcomes.iter().filter_map(|it| it.streams_allowed).min(),
             served: served(outcomes),
             tls: common
@@ -255,6 +257,7 @@ impl Record {
         self.open_at_start = both(self.open_at_start, other.open_at_start);
         let allowed = [self.streams_allowed, other.streams_allowed];
         self.streams_allowed = allowed.into_iter().flatten().min();
+        self.settings_received += other.settings_received;
         add(&mut self.served, &other.served);
         if let (Some(all), Some(more)) = (&mut self.tls, &other.tls) {
             all.merge(more);

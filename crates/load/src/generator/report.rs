@@ -159,6 +159,8 @@ pub struct Report {
     pub connections_at_start: Option<u64>,
     /// HTTP/2: the fewest streams that the server allows on a connection; none if it allows any number.
     pub streams_allowed: Option<u32>,
+    /// HTTP/2: connections on which the server's settings arrived, in the whole run. Without any, it does not speak HTTP/2.
+    pub settings_received: u64,
     /// How evenly connections were served.
     pub connections_served: Served,
     /// "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "WebSocket".
@@ -330,6 +332,7 @@ impl Report {
             connections_held: record.held,
             connections_max: record.held_max,
             connections_at_start: record.open_at_start,
+            settings_received: record.settings_received,
             streams_allowed: record.streams_allowed,
             connections_served: Served::of(&record.served),
             protocol: record.protocol.clone(),

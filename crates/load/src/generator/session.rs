@@ -57,6 +57,8 @@ pub(super) struct Session {
     /// At least one response was complete.
     has_responded: bool,
     admission: Admission,
+    /// The server's settings have arrived: it speaks HTTP/2.
+    pub(super) has_settings: bool,
     /// How much content the server allows on the connection.
     window: SendWindow,
     /// The same for a new stream.
@@ -125,6 +127,7 @@ impl Session {
             has_left: false,
             has_responded: false,
             admission: Admission::Unknown,
+            has_settings: false,
             window: SendWindow::new(settings::WINDOW_BYTES),
             stream_window: settings::WINDOW_BYTES,
             received: ReceiveWindow::new(WINDOW_BYTES),

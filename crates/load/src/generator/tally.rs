@@ -58,6 +58,8 @@ pub(super) struct Tally {
     pub(super) connect_ns: Histogram,
     /// For the whole run.
     pub(super) connect_failures: BTreeMap<String, u64>,
+    /// HTTP/2: connections on which the server's settings arrived, for the whole run.
+    pub(super) settings_received: u64,
     pub(super) tls: TlsCounts,
     /// For the whole run.
     pub(super) websocket: WebSocketReport,
@@ -89,6 +91,7 @@ impl Tally {
             lag_ns: Histogram::new(),
             connect_ns: Histogram::new(),
             connect_failures: BTreeMap::new(),
+            settings_received: 0,
             tls: TlsCounts::default(),
             websocket: WebSocketReport::default(),
         }

@@ -405,6 +405,7 @@ impl LoadThread {
             if connection.is_established {
                 self.common.board.connection_closed();
             }
+            self.tally.settings_received += u64::from(connection.has_settings());
             let unsent = connection.close(self.common.job(), self.common.plan.protocol, stage);
             self.tally.requests_sent -= u64::from(unsent);
         }

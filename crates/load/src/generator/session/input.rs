@@ -321,6 +321,7 @@ impl Session {
                 _ => {}
             }
         }
+        self.has_settings = true;
         push_settings_ack(&mut self.out);
         self.write_content(job);
         Ok(())
