@@ -85,11 +85,11 @@ PROTOCOL = re.compile(
 
 PACKAGES = {
     "config": {"_core", "errors"},
-    "doctor": {"errors", "flags"},
+    "doctor": {"errors", "flags", "streams"},
     "fleet": {"_core", "config", "errors", "flags", "load", "quantity"},
     "interface": {"_core", "config", "errors", "web"},
-    "lab": {"_core", "errors", "flags", "lazy_group", "quantity"},
-    "load": {"_core", "config", "errors", "flags", "quantity"},
+    "lab": {"_core", "errors", "flags", "lazy_group", "quantity", "streams"},
+    "load": {"_core", "config", "errors", "flags", "quantity", "streams"},
     "manage": {"config", "errors", "flags"},
     "server": {"_core", "config", "errors", "interface", "web"},
     "web": {"_core", "errors"},
@@ -117,7 +117,7 @@ LABORATORY = {
 COMMAND_ONLY = {"cli", "__main__"}
 """Modules that no other imports: a server started from Python needs no command."""
 
-COMMANDS = COMMAND_ONLY | {"command", "flags", "lazy_group"}
+COMMANDS = COMMAND_ONLY | {"command", "flags", "lazy_group", "streams"}
 """Modules that declare commands, and may use click."""
 
 SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -17,11 +17,11 @@ from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import click
 
-from bolide import _core
+from bolide import _core, streams
 from bolide.config.address import Address
 from bolide.config.admission import PathLimits
 from bolide.config.foreign import advice, unread
@@ -224,12 +224,12 @@ def ceiling(
     where = Address(host, port)
     pair = _pair(certificate, key)
     scheme = "http" if pair is None else "https"
-    _say(f"responding without parsing on {scheme}://{where}")
+    streams.say(f"responding without parsing on {scheme}://{where}")
     try:
         responses = _core.ceiling(host, port, size, duration, pair)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot listen on {where}: {error}") from None
-    _say(f"responded to {responses:,} requests")
+    streams.say(f"responded to {responses:,} requests")
 
 
 def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = False) -> NoReturn:
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
             signal.signal(signal.SIGINT, signal.default_int_handler)
         command.main(arguments, prog_name="bolide", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
-        _say(error.format_message())
+        streams.say(error.format_message())
         sys.exit(EXIT_MISTAKE)
     except click.NoSuchOption as error:
         is_serve = error.ctx is not None and error.ctx.info_name == "serve"
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
     except OSError as error:
         if sys.stdout is None or not _is_of_echo(error):
             raise
-        _discard(sys.stdout)
+        streams.discard(sys.stdout)
         _fail(f"cannot write to standard output: {error.strerror}", EXIT_FAILURE)
     sys.exit(0)
 
@@ -293,20 +293,6 @@ def _unquoted(given: Mapping[str, Any], message: str) -> str:
     return shlex.quote(" ".join((prefix, *bounds))) if prefix and bounds else ""
 
 
-def _say(line: str) -> None:
-    """Write a line to standard error, if it takes one: the exit code says the rest."""
-    try:
-        click.echo(line, err=True)
-    except OSError:
-        _discard(sys.stderr)
-
-
-def _discard(stream: TextIO) -> None:
-    """Drop what a stream has not written; the exit would try again to write it, and fail."""
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), stream.fileno())
-
-
 def _fail(message: str, code: int = EXIT_MISTAKE) -> NoReturn:
-    _say(f"bolide: error: {message}")
+    streams.say(f"bolide: error: {message}")
     sys.exit(code)

@@ -374,3 +374,43 @@ def test_the_exit_code_says_whether_a_row_is_below_its_bar(
     assert ("below the bar: twice the ceiling, ceiling" in errors) == bool(expected)
     again, _, errors = command("race", "run", "mine.toml", "--until", "2%", cwd=tmp_path)
     assert (again, "--until is not for a study with turns" in errors) == (2, True), errors
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "says"),
+    [
+        (">/dev/full", 3, "bolide: error: cannot print the results: No space left on device\n"),
+        ("| head -n 1 >/dev/null; exit ${PIPESTATUS[0]}", 0, ""),
+        ("2>&-", 0, ""),
+    ],
+)
+def test_a_list_that_cannot_be_printed_is_one_line(
+    given: str, code: int, says: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"{sys.executable} -m bolide race list {given}"],
+        cwd=tmp_path,
+        env=clean_environ() | {"XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (code, says)
+
+
+@pytest.mark.parametrize(
+    "given", ["2>/dev/full", "2>&-", "2>&1 | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}"]
+)
+def test_a_race_goes_on_without_a_reader(given: str, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(STUDY)
+    line = f"{sys.executable} -m bolide race tiny.toml --out out"
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"{line} {given}"],
+        cwd=tmp_path,
+        env=clean_environ(),
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    trials = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Trial)]
+    assert len(trials) == 2 and all(each.failure is None for each in trials)

@@ -375,6 +375,25 @@ def test_a_page_that_cannot_be_printed_is_one_line(
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "errors",
+    ["2>&-", "2>/dev/full", "2> >(exec 0<&-; sleep 0.2)", "2> >(head -n 1 >/dev/null)"],
+)
+def test_progress_that_cannot_be_written_costs_no_result(
+    counting: Server, tmp_path: Path, errors: str
+) -> None:
+    given = f"{counting.urls[0]}/page/a -c 1 -d 2500ms --json --require 'ok == 0'"
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"{sys.executable} -m bolide load {given} {errors}"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 1  # the condition's
+    assert json.loads(done.stdout)["ok"] > 0
+
+
 def test_connections_can_climb(counting: Server, load: Load) -> None:
     found = report(
         load(f"{counting.urls[0]}/page/a", "--stages", "300ms:2c,500ms:12c", "--json", "--quiet")

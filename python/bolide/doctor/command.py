@@ -12,8 +12,9 @@ from pathlib import Path
 
 import click
 
+from bolide import streams
 from bolide.doctor.finding import BACKLOG, Load, Role
-from bolide.errors import ConfigError, Error
+from bolide.errors import ConfigError
 from bolide.flags import PORT, count
 
 EXIT_LIMITS = 1
@@ -113,22 +114,7 @@ def _examine(root: Path, load: Load, *, is_whole: bool, as_json: bool, check: bo
 
 
 def _print(text: str, *, is_coloured: bool = False) -> None:
-    """Print a text. A reader that has closed the pipe has read enough: the exit code stays.
-
-    Raises:
-        Error: standard output cannot be written.
-    """
-    if sys.stdout is None:
-        raise Error("cannot print the findings: standard output is closed")
-    try:
-        click.echo(text, color=is_coloured)
-        sys.stdout.flush()
-    except OSError as error:
-        # Otherwise the exit would try again to write what is in the buffer.
-        with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            raise Error(f"cannot print the findings: {error.strerror}") from None
+    streams.show(text, "the findings", color=is_coloured)
 
 
 def _say(line: str) -> None:

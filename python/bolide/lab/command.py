@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bolide import streams
 from bolide.errors import ConfigError, Error
 from bolide.flags import (
     FOLDER,
@@ -75,6 +76,8 @@ def race(context: click.Context) -> None:
     """
     if context.meta[ASKS_FOR_HELP]:  # which needs nothing of the extra
         return
+    streams.forgive_errors()
+    streams.forgive_output("the results")
     for package, distribution in OF_THE_EXTRA.items():
         if importlib.util.find_spec(package) is None:
             raise ConfigError(f"{distribution} is missing; pip install 'bolide[lab]'")

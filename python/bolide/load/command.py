@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from bolide import streams
 from bolide.errors import ConfigError, Error
 from bolide.flags import refuse_without_fleet
 from bolide.load import (
@@ -71,6 +72,7 @@ def _load(context: click.Context, /, **given: Any) -> None:
     """
     # `timeout` and `kill` end it like Ctrl-C, so that no measurement is lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    streams.forgive_errors()
     fleet = _fleet(given)
     output = {name: given.pop(name) for name in ("as_json", "as_csv", "view", "quiet", "find")}
     if sum(bool(output[name]) for name in ("as_json", "as_csv", "view")) > 1:
@@ -265,22 +267,7 @@ def _print(
 
 
 def _echo(text: str) -> None:
-    """Print; a reader that closed the pipe does not change the exit code.
-
-    Raises:
-        Error: the text cannot be written.
-    """
-    if sys.stdout is None:
-        raise Error("cannot print the report: standard output is closed; see > FILE")
-    try:
-        click.echo(display.drawable(text, sys.stdout))
-        sys.stdout.flush()
-    except OSError as error:
-        # Otherwise the rest of the buffer would be written again at exit.
-        with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            raise Error(f"cannot print the report: {error.strerror}") from None
+    streams.show(display.drawable(text, sys.stdout) if sys.stdout else text, "the report")
 
 
 def _write(path: Path, text: str) -> None:
