@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from bolide import streams
-from bolide.errors import ConfigError, Error
+from bolide.errors import ConfigError
 from bolide.flags import refuse_without_fleet
 from bolide.load import (
     display,

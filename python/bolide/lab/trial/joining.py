@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +17,9 @@ import msgspec
 from bolide.errors import ConfigError, Error
 from bolide.lab.plan.fleet import Joined
 from bolide.lab.record import schema
-from bolide.lab.record.redaction import TRIAL_PREFIX
 from bolide.lab.tools import Load, ToolError, find
 from bolide.lab.tools.fleet import Fleet, use_of
+from bolide.lab.trial.folder import new as new_folder
 from bolide.lab.trial.process import NotReadyError, Process, free_port, port_range
 
 CONNECTIONS = 64
@@ -40,8 +39,7 @@ def joined(
     """
     port = free_port(address)
     where = ["--host", address, "--port", str(port)]
-    with tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX) as name:
-        folder = Path(name)
+    with new_folder() as folder:
         ceiling = [sys.executable, "-m", "bolide", "ceiling", *where]
         with _process(ceiling, server_cpus, folder, "server") as server:
             try:
