@@ -276,6 +276,10 @@ def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: P
             'name = "a b"',
             "Expected `str` matching regex '^[\\\\w.+{}-]+\\\\Z' - at `$.workload[0].name`",
         ),
+        (
+            f'name = "{"a" * 81}"',
+            "Expected `str` of length <= 80 - at `$.workload[0].name`",
+        ),
         ("tools = []", "Expected `array` of length >= 1 - at `$.workload[0].tools`"),
         (
             'tools = ["nope"]',

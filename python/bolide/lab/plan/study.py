@@ -22,11 +22,11 @@ from bolide.lab.plan.mistakes import WrongStudyError
 from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.plan.requirement import Row, Turns
 from bolide.lab.record.schema import (
+    NAME,
     Claim,
     Handshakes,
     HttpVersion,
     Messages,
-    Name,
     Published,
     Study,
     Workload,
@@ -44,6 +44,8 @@ MANY_CONNECTIONS = 5000
 DURATION_S = 5.0
 ROUNDS_MAX = 1000
 NAME_LETTERS_MAX = 100
+TABLE_NAME_LETTERS_MAX = 80
+"""The names of a table's workloads end with a tool."""
 SECONDS_MIN = 0.001
 """A shorter time is that in which a tool starts, and no response of a server arrives in it."""
 SECONDS_MAX = 86_400
@@ -86,7 +88,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=SECONDS_MIN, le=SECONDS_MAX)]
 class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A [[workload]] of a file: fields as in `schema.Workload`; lists make several workloads."""
 
-    name: Name
+    name: Annotated[str, Meta(pattern=NAME, max_length=TABLE_NAME_LETTERS_MAX)]
     tools: Annotated[tuple[str, ...], Meta(min_length=1)]
     connections: Count | Annotated[tuple[Count, ...], Meta(min_length=1)]
     """Each level makes one workload; the name contains {connections}."""

@@ -18,7 +18,8 @@ CORE_PART = "Bolide's core library"
 FILE_BYTE = b"x"
 """What the content of `Workload.file_bytes` consists of."""
 
-Name: TypeAlias = Annotated[str, Meta(pattern=r"^[\w.+{}-]+\Z", max_length=100)]
+NAME = r"^[\w.+{}-]+\Z"
+Name: TypeAlias = Annotated[str, Meta(pattern=NAME, max_length=100)]
 """Of a study, workload or contestant. Names become names of files, so there is no `/` in one."""
 Amount: TypeAlias = Annotated[int, Meta(ge=0)]
 Quantity: TypeAlias = Annotated[float, Meta(ge=0, le=1e15)]

@@ -133,6 +133,7 @@ class Process:
     def end_reason(self) -> str:
         """Return how it ended: signal or exit code, and its last output."""
         code = self.exit_code or 0
+        code = 128 - code if code < 0 else code  # its guard was killed
         by = f"by {signal.Signals(code - 128).name}" if code in SIGNALLED else f"with {code}"
         return f"ended {by}: {self.last_output() or 'it wrote nothing'}"
 
