@@ -57,11 +57,7 @@ def _inodes(address: str) -> Iterator[str]:
 def _rows(table: str) -> list[list[str]]:
     """Return the rows of a table of /proc/net as words; none where there is no such table."""
     try:
-        lines = (
-            (PROC / "net" / table)
-            .read_text(encoding="utf-8", errors="surrogateescape")
-            .splitlines()
-        )
+        lines = os.fsdecode((PROC / "net" / table).read_bytes()).splitlines()
     except OSError:
         return []
     return [line.split(maxsplit=7 if table == "unix" else -1) for line in lines[1:]]

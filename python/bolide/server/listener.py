@@ -304,7 +304,7 @@ def _is_bound(path: str) -> bool:
     One that listens under that name has another file, since this one refuses connections.
     """
     try:
-        lines = UNIX_SOCKETS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
+        lines = os.fsdecode(UNIX_SOCKETS.read_bytes()).splitlines()[1:]
     except OSError:  # another system, or no /proc: nothing is known to be there
         return False
     name = _name_of(path)

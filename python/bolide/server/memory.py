@@ -5,6 +5,7 @@ It only says how much there is; the Rust core counts what is held.
 
 from __future__ import annotations
 
+import os
 import resource
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,7 @@ def _cgroup(root: Path) -> Iterator[int]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii")
+        return os.fsdecode(path.read_bytes())
     except OSError:  # another system, version or permission: nothing is known of it
         return ""
 

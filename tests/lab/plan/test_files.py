@@ -429,6 +429,15 @@ def test_a_wrong_table_of_a_study_is_named(table: str, message: str, tmp_path: P
     assert wrong(STUDY.replace("[4, 8]", "4") + table, tmp_path) == message
 
 
+@pytest.mark.parametrize(
+    "text", ["p99 < 10ms", "p99_9<=1.5 s", "errors < 0.1%", "max < 500us", "failed == 0"]
+)
+def test_a_condition_of_a_search_is_read(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(STUDY.replace("[4, 8]", "4") + f'{LOOP}find = "{text}"\n')
+    assert study.load(str(path)).study.workloads[-1].finds == text
+
+
 def test_a_study_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
     said = wrong(f"a = {'[' * 9000}{']' * 9000}", tmp_path)
     assert said == "its arrays or tables are nested too deeply"
