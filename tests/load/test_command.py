@@ -461,3 +461,24 @@ def test_csv(counting: Server, load: Load) -> None:
     assert (code, errors) == (0, "")
     header, line = (each.split(",") for each in out.splitlines())
     assert dict(zip(header, line, strict=True))["ok"] == "50"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("-H", "nonsense"), "--header: 'nonsense' is not a header"),
+        (("-X", "a b"), "--method: 'a b' is not a method"),
+        (("--stages", "x"), "--stages: 'x' in 'x' is not a stage"),
+        (("--stages", "1s:99999999999999999999"), "is more than 1,000,000,000 requests per second"),
+        (("-t", "9", "-c", "3"), "--threads: 9 are more than the 3 connections"),
+        (("--expect-status", "99"), "--expect-status: 99 is not a final status"),
+        (("--pipeline", "99999999999"), "'--pipeline': '99999999999' is more than 1,000,000"),
+        (("--find", "p99 > 10ms"), "--find: 'p99 > 10ms' is met ever better at higher rates"),
+    ],
+)
+def test_a_mistake_is_one_also_if_no_server_listens(
+    words: tuple[str, ...], says: str, load: Load
+) -> None:
+    code, out, errors = load("http://127.0.0.1:1/", *words)
+    assert (code, out) == (2, "")
+    assert says in errors and errors.count("\n") == 1

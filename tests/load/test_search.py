@@ -128,6 +128,16 @@ def test_the_generators_limit_is_called_so(changes: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"generator_runnable": 1.0}, {"schedule_lag_us": {"p50": 1.0, "p99": 1_100.0, "max": 2e3}}],
+)
+def test_without_a_correct_response_the_generators_delay_is_no_limit(
+    changes: dict[str, Any],
+) -> None:
+    assert search.limit(find(server(1e9, ok=0, **changes))) == "server"
+
+
 def waiting(p50_us: Callable[[float], float]) -> Callable[[float], Outcome]:
     """Make a server that is as fast as `p50_us` says, and has no free connection for many."""
 

@@ -44,6 +44,8 @@ EXIT_INVALID = 4
 EXIT_INTERRUPTED = 130
 TRIAL_S = 5.0
 """How long a trial of `--find` takes without `--duration`."""
+RISING = ("ok", "achieved_share")
+"""Metrics that are better if they are greater, of those that `--find` accepts."""
 BESIDE_LIKE = {
     "urls",
     "like",
@@ -166,6 +168,7 @@ def _measure(
     options: Options, output: dict[str, Any], conditions: list[Threshold], where: Place
 ) -> int:
     """Run once and print the result; return the exit code."""
+    plan.check(options)
     server = where.find(options)
     the_plan = plan.build(options, server)
     _warn(where, the_plan)
@@ -195,7 +198,13 @@ def _find(
         )
     if output["view"] or output["as_csv"]:
         raise ConfigError("--find prints trials, not one run; leave out --view, --csv and --like")
+    if threshold.sign in (">", ">=", "!=") and threshold.metric not in RISING:
+        raise ConfigError(
+            f"--find: {threshold.text!r} is met ever better at higher rates, so no rate is the "
+            "highest; give an upper limit like 'p99 < 10ms'"
+        )
     options = replace(options, duration_s=options.duration_s or TRIAL_S)
+    plan.check(options)
     server = where.find(options)
     is_terminal = sys.stderr.isatty()  # elsewhere one line per trial is enough
     shown = display.choose(sys.stderr, output["quiet"] or not is_terminal)

@@ -21,8 +21,10 @@ def _time(names: str, text: str, default: float | None = None) -> click.Option:
     return click.Option(names.split(), type=TIME, help=text, default=default)
 
 
-def _count(names: str, text: str, default: int | None = None) -> click.Option:
-    return click.Option(names.split(), type=count(), help=text, default=default)
+def _count(
+    names: str, text: str, default: int | None = None, most: float = float("inf")
+) -> click.Option:
+    return click.Option(names.split(), type=count(most=most), help=text, default=default)
 
 
 def _file(names: str, text: str) -> click.Option:
@@ -42,11 +44,15 @@ def _version(names: str, text: str, default: str) -> click.Option:
     return click.Option(names.split(), type=versions, metavar="1.2|1.3", help=text, default=default)
 
 
+DEPTH_MAX = 1_000_000
+"""Requests without a response on one connection: all of them are rendered before the run."""
+THREADS_MAX = 1024
+
 SECTIONS: dict[str, tuple[click.Option, ...]] = {
     "Load": (
         _count("-c --connections", "Concurrent connections. [100]", 100),
-        _count("--pipeline", "Outstanding requests per connection. [1]", 1),
-        _count("--streams", "The same over HTTP/2, each on a stream. [1]", 1),
+        _count("--pipeline", "Outstanding requests per connection. [1]", 1, DEPTH_MAX),
+        _count("--streams", "The same over HTTP/2, each on a stream. [1]", 1, DEPTH_MAX),
         _time("-d --duration duration_s", "Duration: 10, 500ms, 30s, 2m. [10]"),
         _count("-n --requests", "Number of requests, instead of a duration."),
         _time("--warm-up warm_up_s", "Time before the measurement starts.", 0.0),
@@ -77,7 +83,7 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
         _several("--source source_addresses", "ADDRESS", "Source address; may be repeated."),
     ),
     "WebSocket, for ws:// and wss://": (
-        _count("--depth", "Messages in one send, outstanding per connection. [1]", 1),
+        _count("--depth", "Messages in one send, outstanding per connection. [1]", 1, DEPTH_MAX),
         _value(
             "--pattern",
             "|".join(PATTERNS),
@@ -108,7 +114,7 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
         _several("--require", "CONDITION", "Exit with 1 unless it is met: 'errors == 0'."),
     ),
     "Generator": (
-        _count("-t --threads", "Threads, which share the connections. [1]", 1),
+        _count("-t --threads", "Threads, which share the connections. [1]", 1, THREADS_MAX),
         _value("--cpus", "LIST", "Processors to which threads are bound: 0,2-3.", default=""),
         _switch("--sleepless", "Poll without sleeping."),
         *fleet_options(),

@@ -12,14 +12,27 @@ import socket
 from typing import Any
 
 from bolide.errors import ConfigError
-from bolide.load import stage
+from bolide.load import request, stage
 from bolide.load.destination import Destination
 from bolide.load.options import DURATION_S, Options
-from bolide.load.request import requests
 from bolide.load.transport import tls, websocket
 
 Plan = dict[str, Any]
 CPUS_MAX = 4096
+
+
+def check(options: Options) -> None:
+    """Check what needs no server: a mistake is one, whether or not a server listens.
+
+    Raises:
+        ConfigError: two options contradict each other, or a value is not valid.
+    """
+    _refuse_contradictions(options)
+    _refuse_versions(options)
+    request.check(options)
+    _processors(options.cpus)
+    if options.stages:
+        stage.read(options.stages)
 
 
 def build(options: Options, destination: Destination) -> Plan:
@@ -28,8 +41,7 @@ def build(options: Options, destination: Destination) -> Plan:
     Raises:
         ConfigError: two options contradict each other, or a value is not valid.
     """
-    _refuse_contradictions(options)
-    _refuse_versions(options)
+    check(options)
     plan: Plan = {
         "address": destination.address,
         "tls": tls.of(options, destination),
@@ -43,7 +55,7 @@ def build(options: Options, destination: Destination) -> Plan:
         "source_addresses": _sources(options, destination),
         "cpus": _processors(options.cpus),
         "is_sleepless": options.sleepless,
-        "requests": requests(options, destination),
+        "requests": request.requests(options, destination),
         "ramp_up_s": options.ramp_up_s,
         "warm_up_s": options.warm_up_s,
         "timeout_s": options.timeout_s,

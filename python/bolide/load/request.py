@@ -10,6 +10,7 @@ from bolide.load import field, requestfile
 from bolide.load.destination import Destination
 from bolide.load.options import Options
 
+LENGTH_MAX = 1 << 53
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
@@ -42,24 +43,40 @@ def requests(options: Options, destination: Destination) -> list[dict[str, Any]]
     return found
 
 
+def check(options: Options) -> None:
+    """Check what needs neither a file nor a server.
+
+    Raises:
+        ConfigError: a value is not valid.
+    """
+    _, host = field.take_host([field.read(text, "--header") for text in options.headers])
+    _refuse_values(options.method or "GET", host or "", options.expect_status)
+
+
+def _refuse_values(method: str, host: str, status: int | None) -> None:
+    if not _METHOD.fullmatch(method):
+        raise ConfigError(f"--method: {method!r} is not a method; give one like GET or POST")
+    if not re.fullmatch(r"[\x21-\x7e]*", host):
+        raise ConfigError(f"Host: {host!r} is not a host; give NAME or NAME:PORT")
+    if status is not None and not 200 <= status <= 599:
+        raise ConfigError(f"--expect-status: {status} is not a final status; give 200 to 599")
+
+
 def _request(
     options: Options, lines: list[tuple[str, str]], host: str, given: dict[str, Any]
 ) -> dict[str, Any]:
     """Make one request from its own keys, `given`, and from `options` for the rest."""
     content = given.get("body", options.body)
     method = given.get("method") or options.method or ("GET" if content is None else "POST")
-    if not _METHOD.fullmatch(method):
-        raise ConfigError(f"--method: {method!r} is not a method; give one like GET or POST")
     if not given["target"].startswith(("/", "http://")) and given["target"] != "*":
         raise ConfigError(f"path {given['target']!r} does not start with a slash")
-    if not re.fullmatch(r"[\x21-\x7e]*", host):
-        raise ConfigError(f"Host: {host!r} is not a host; give NAME or NAME:PORT")
     status = given.get("expect_status", options.expect_status)
-    if status is not None and not 200 <= status <= 599:
-        raise ConfigError(f"--expect-status: {status} is not a final status; give 200 to 599")
+    _refuse_values(method, host, status)
     length = given.get("expect_length", options.expect_length)
     if length is not None and length < 0:
         raise ConfigError(f"--expect-length: {length} is below 0; give the content's length")
+    if length is not None and length > LENGTH_MAX:
+        raise ConfigError(f"--expect-length: {length} is more than {LENGTH_MAX:,}; give fewer")
     return {
         "method": method,
         "target": given["target"],

@@ -215,6 +215,8 @@ def limit(search: Search) -> str:
     if search.failed is None:
         return "none"
     report = search.failed.report
+    if not report["ok"]:  # no time of the generator makes wrong responses right
+        return "generator" if verdict.lacks_connections(report) else "server"
     lag_us = (report["schedule_lag_us"] or {}).get("p99") or 0.0
     lag_max_us = verdict.LAG_US
     if search.threshold.is_latency:
@@ -266,8 +268,9 @@ def result_text(search: Search) -> list[str]:
     if early := _early_end(search):
         lines += early
     elif failed:
+        sound = "the server's limit: the generator had time left and sent on time"
         limited_by = {
-            "server": "the server's limit: the generator had time left and sent on time",
+            "server": sound if failed.report["ok"] else "the server's: none of them was correct",
             "generator": "the generator's limit: the server may do more; see --threads, --cpus",
             "connections": "the limit of the connections: all were busy, and the server responded "
             "as fast as at the lowest rate; give more of them with -c",

@@ -13,6 +13,8 @@ from bolide import quantity
 from bolide.errors import ConfigError
 
 _STAGE = re.compile(r"([^:]+):([0-9]+(?:\.[0-9]+)?)(c?)")
+MOST = 1_000_000_000
+"""Requests per second, or connections, of a stage."""
 FORM = (
     "DURATION:RATE,... like 10s:1000,30s:5000, or DURATION:CONNECTIONSc,... like 10s:50c,30s:200c"
 )
@@ -40,6 +42,9 @@ def _stage(part: str, text: str) -> dict[str, Any]:
         duration_s = 0.0
     if match is None or not duration_s:
         raise ConfigError(f"--stages: {part!r} in {text!r} is not a stage; give {FORM}")
+    if float(match[2]) > MOST:
+        what = "connections" if match[3] else "requests per second"
+        raise ConfigError(f"--stages: {part!r} is more than {MOST:,} {what}; give fewer")
     if not match[3]:
         return {"duration_s": duration_s, "rate_per_s": float(match[2])}
     if "." in match[2]:
