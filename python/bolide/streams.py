@@ -10,7 +10,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO, cast
 
 import click
 
@@ -71,28 +71,31 @@ def _refuse(what: str, why: str | None) -> NoReturn:
 
 
 def _forgiving(stream: TextIO | None, lost: Callable[[OSError], None]) -> TextIO:
-    """Return a stream with the same buffer; one without, such as that of a test, stays."""
+    """Return a stream that writes to this one; one without a file, such as a test's, stays."""
     if stream is None:
-        return open(os.devnull, "w")
-    return _Forgiving(stream, lost) if isinstance(stream, io.TextIOWrapper) else stream
+        return open(os.devnull, "w", encoding="utf-8")
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    return cast("TextIO", _Forgiving(stream, lost))
 
 
-class _Forgiving(io.TextIOWrapper):
-    """A stream that drops everything from the first text on that cannot be written."""
+class _Forgiving:
+    """A stream that drops everything from the first text on that cannot be written.
 
-    def __init__(self, stream: io.TextIOWrapper, lost: Callable[[OSError], None]) -> None:
-        super().__init__(
-            stream.buffer,
-            encoding=stream.encoding,
-            errors=stream.errors,
-            line_buffering=stream.line_buffering,
-        )
+    It does not own the stream that it writes to: a second `TextIOWrapper` would close its buffer.
+    """
+
+    def __init__(self, stream: TextIO, lost: Callable[[OSError], None]) -> None:
+        self._stream = stream
         self._lost = lost
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         """Write a text, or drop it."""
         try:
-            return super().write(text)
+            return self._stream.write(text)
         except OSError as error:
             self._drop(error)
             return len(text)
@@ -100,10 +103,10 @@ class _Forgiving(io.TextIOWrapper):
     def flush(self) -> None:
         """Write what is in the buffer, or drop it."""
         try:
-            super().flush()
+            self._stream.flush()
         except OSError as error:
             self._drop(error)
 
     def _drop(self, error: OSError) -> None:
-        discard(self)
+        discard(self._stream)
         self._lost(error)

@@ -223,7 +223,8 @@ impl Transport {
         tls.with(|session| session.send(self.socket.as_fd(), &[bytes], flags))
     }
 
-    /// As [`Transport::send`], for parts that follow each other. With TLS each is encrypted from where it is; without, the first is sent.
+    /// As [`Transport::send`], for parts that follow each other. With TLS each is encrypted from where it is; without, the first that is not
+    /// empty is sent.
     ///
     /// Cost: one system call.
     pub fn send_parts(&self, parts: &[&[u8]]) -> Sent {
@@ -231,7 +232,7 @@ impl Transport {
             Some(tls) => {
                 tls.with(|session| session.send(self.socket.as_fd(), parts, SendFlags::NOSIGNAL))
             }
-            None => self.send(parts.first().copied().unwrap_or_default()),
+            None => self.send(first_of(parts)),
         }
     }
 
@@ -437,6 +438,12 @@ impl Transport {
     pub fn set_no_delay(&self) {
         let _ = rustix::net::sockopt::set_tcp_nodelay(&self.socket, true);
     }
+}
+
+/// The first of these parts that is not empty.
+pub(crate) fn first_of<'a>(parts: &[&'a [u8]]) -> &'a [u8] {
+    let first = parts.iter().find(|part| !part.is_empty());
+    first.copied().unwrap_or_default()
 }
 
 fn retry_on_interruption<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {

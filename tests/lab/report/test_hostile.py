@@ -96,6 +96,7 @@ def test_markdown_has_no_markup_of_others(folder: Path) -> None:
         ("wrong_status 2.5", "wrong_status 2.5"),
         ("_a_ **b** ~~c~~", r"\_a\_ \*\*b\*\* \~~c\~~"),
         ("# a", r"\# a"),
+        (" > a", r"\> a"),
         ("12. a", r"12\. a"),
         ("* a", r"\* a"),
         ("a & b &amp; c < d", "a & b &amp;amp; c < d"),

@@ -79,6 +79,18 @@ def test_starved_connections_and_wrong_responses_refute_all_tools(
         assert figure.reason == f"bolide load found that {said}"
 
 
+def test_one_round_of_three_refutes_nothing() -> None:
+    wrong = {"failed": 200_000, "errors": {"wrong_body": 200_000}}
+    lost = {"failed": 1000, "errors": {"timeout": 1000}}
+    for first, is_refuted in ((lost, False), (wrong, True)):
+        records: list[Record] = [*sample_race.contestants(), sample_race.study("one", "One", LOADS)]
+        records += [trial("wrk", number) for number in (1, 2, 3)]
+        of_bolide = (first, wrong, lost)
+        records += [trial("bolide", n, is_valid=False, **m) for n, m in enumerate(of_bolide, 1)]
+        [found] = gather(records).results
+        assert (found.figures["kept-wrk", "uwsgi"].rate is None) is is_refuted
+
+
 def test_timeouts_refute_nothing() -> None:
     found = figures(is_valid=False, failed=1000, errors={"timeout": 1000})
     assert found["kept-bolide"].rate is None

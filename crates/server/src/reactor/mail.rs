@@ -66,7 +66,13 @@ impl<A: App> Worker<A> {
         while let Some(mail) = mail.pop_front() {
             until_tick -= 1;
             match mail {
-                Mail::Command(id, command) => self.obey(id, command),
+                Mail::Command(id, command) => {
+                    // A long part may be sent as it is executed.
+                    if matches!(command, Command::WriteHeld(_)) {
+                        until_tick = 0;
+                    }
+                    self.obey(id, command);
+                }
                 Mail::Publication(mut publication) => {
                     self.publish(&mut publication);
                     until_tick = 0;

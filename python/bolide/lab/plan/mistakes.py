@@ -13,8 +13,11 @@ FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 FIELD_VALUE = re.compile(r"[\t -~]*")
 FRAMING = ("content-length", "transfer-encoding", "connection", "keep-alive", "upgrade")
 """Fields that the generator writes itself, because the framing of responses depends on them."""
-CONDITION = re.compile(r"[a-z]\w* *(?:<=?|>=?|[=!]=) *[\d._]+ *(?:us|ms|s|%)?")
-"""What `bolide load --find` reads: `p99 < 10ms`, `errors < 0.1%`."""
+
+CONDITION = re.compile(
+    r"\s*[A-Za-z_][\w.]*\s*(?:[<>]=?|[=!]=)\s*[0-9][0-9_]*(?:\.[0-9]+)?\s*(?:us|ms|s|%)?\s*"
+)
+"""What `bolide load --find` reads: `p99 < 10ms`, `errors < 0.1%`. It knows the names."""
 
 
 class WrongStudyError(Exception):

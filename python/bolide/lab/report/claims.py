@@ -104,7 +104,10 @@ def _judged_by(result: Result, claim: Claim, loads: Sequence[tuple[str, str]]) -
         if any(lacking):
             reasons += [f"{workload}: {each}" for each in lacking if each][:1]
             continue
-        return _compared(claim, workload, _known(figures), _known(against))
+        found = _compared(claim, workload, _known(figures), _known(against))
+        if found.outcome != "not judged":
+            return found
+        reasons.append(found.evidence)
     return _verdict(claim, "not judged", "; ".join(dict.fromkeys(reasons)))
 
 

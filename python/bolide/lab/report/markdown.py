@@ -18,7 +18,7 @@ CODE = "code"
 MARKUP = re.compile(
     r"[\\`|\[\]]"  # anywhere
     r"|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|~(?=~)"  # at the edge of a word
-    r"|^[#*+=-]"  # at the start of a block
+    r"|^[#*+=>-]"  # at the start of a block
 )
 """What Markdown reads as markup."""
 HTML = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w+;)")
@@ -29,7 +29,7 @@ NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 
 def inline(text: str) -> str:
     """Return a text as Markdown that shows it as it is: no markup, no HTML, a single line."""
-    text = MARKUP.sub(r"\\\g<0>", HTML.sub(lambda found: escape(found[0]), visible(text)))
+    text = MARKUP.sub(r"\\\g<0>", HTML.sub(lambda found: escape(found[0]), visible(text).strip()))
     return NUMBERED.sub(r"\1\\\2", text)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from bolide.lab.record.schema import Contestant, Workload
 from bolide.lab.report import quantity
-from bolide.lab.report.summary import Figure, Result
+from bolide.lab.report.summary import ACHIEVED_SHARE_MIN, Figure, Result
 from bolide.lab.report.table import NOISY, Cell, Line, Table
 from bolide.lab.stats.interval import Interval
 
@@ -42,6 +42,7 @@ class Point:
     """Whether the server kept up with the offered rate in most rounds."""
     lost: int = 0
     """Rounds in which it did not."""
+    rounds: int = 1
     is_noisy: bool = False
     """Whether other work took processor time in a round."""
 
@@ -77,6 +78,7 @@ def _point(figure: Figure, achieved_per_s: float, offered_per_s: float) -> Point
         verdict=figure.verdict,
         is_served=len(served.valid) > len(figure.trials) / 2,
         lost=len(figure.trials) - len(served.valid),
+        rounds=len(figure.trials),
         is_noisy=figure.is_noisy,
     )
 
@@ -126,6 +128,10 @@ def _cell(point: Point | None) -> Cell:
     under = f"{quantity.count(point.offered_per_s)}/s" + (f", {NOISY}" if point.is_noisy else "")
     if not point.is_served:
         share = quantity.share(point.achieved_per_s / point.offered_per_s)
+        if point.achieved_per_s >= ACHIEVED_SHARE_MIN * point.offered_per_s:
+            said = "the server did not keep up with this rate in the other rounds"
+            count = f"{point.rounds - point.lost} of {point.rounds} rounds"
+            return Cell(count, None, said, "num bad", under)
         if point.verdict == "generator-bound":
             said = "the generator did not keep up with this rate"
             return Cell(f"{share} sent", None, said, "num quiet", under)

@@ -45,7 +45,9 @@ def _locked(path: Path) -> Iterator[bool]:
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_locked = os.fstat(folder).st_uid == os.geteuid()
+            found = os.fstat(folder)
+            # Another race may have removed it before it was locked here.
+            is_locked = found.st_uid == os.geteuid() and found.st_nlink > 0
         except OSError:
             is_locked = False
         yield is_locked

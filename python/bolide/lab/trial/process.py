@@ -94,6 +94,8 @@ class Process:
     def pids(self) -> list[int]:
         """Return the living processes of the command, with all that it started."""
         found = [pid for pid in guard.descendants(self._guard.pid) if self._is_of_command(pid)]
+        for pid in [pid for pid, process in self._seen.items() if _is_ready(process, 0.0)]:
+            os.close(self._seen.pop(pid))  # it has ended
         for pid in found:
             if pid not in self._seen:
                 with suppress(OSError):
@@ -126,7 +128,7 @@ class Process:
             return
         end = os.pidfd_open(self._guard.pid)
         try:
-            select.select([end], [], [], timeout_s)
+            _is_ready(end, timeout_s)
         finally:
             os.close(end)
 
@@ -169,7 +171,7 @@ class Process:
         self.pids()
         os.close(self._guard_stdin)
         self._guard_stdin = -1
-        select.select([self._guards], [], [], END_S_MAX)
+        _is_ready(self._guards, END_S_MAX)
         os.close(self._guards)
         self._end_survivors()
         self._guard.kill()
@@ -180,7 +182,7 @@ class Process:
         for process in self._seen.values():
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(process, signal.SIGKILL)
-                select.select([process], [], [], END_S_MAX)
+                _is_ready(process, END_S_MAX)
             os.close(process)
         self._seen.clear()
 
@@ -189,6 +191,13 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+
+def _is_ready(fd: int, timeout_s: float) -> bool:
+    """Wait until a process or a pipe has ended; return whether it has. Any descriptor will do."""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(timeout_s * 1000))
 
 
 def _inherited() -> dict[str, str]:

@@ -12,7 +12,7 @@ use super::super::shared::{self, Output};
 use super::super::side::{Connection, Side};
 use super::{Phase, Session};
 use crate::memory::NoMemory;
-use crate::transport::Sent;
+use crate::transport::{Sent, first_of};
 
 /// Content of at most this length is encrypted and sent at once: two parts of 64 KiB with what frames them. The records of more would
 /// displace what is still needed from the processor's second cache (bench: tls-http2, stream).
@@ -38,9 +38,7 @@ impl Session {
         flags: SendFlags,
     ) -> Sent {
         if self.phase == Phase::Plain {
-            let first = parts.iter().find(|part| !part.is_empty());
-            let first = first.copied().unwrap_or_default();
-            return sent(retry_on_intr(|| send(socket, first, flags)));
+            return sent(retry_on_intr(|| send(socket, first_of(parts), flags)));
         }
         match self.flush(socket) {
             Ok(true) => {}
