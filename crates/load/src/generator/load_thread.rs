@@ -11,6 +11,8 @@ mod messages;
 mod opening;
 mod secure;
 mod surplus;
+#[cfg(test)]
+mod tests;
 mod unfinished;
 mod window;
 
@@ -64,6 +66,21 @@ pub(super) struct Common {
 }
 
 impl Common {
+    /// # Errors
+    /// If a request or a file of the plan cannot be used; the message says why.
+    pub(super) fn new(plan: Plan) -> Result<Common, String> {
+        let tls = plan.tls.as_ref().map(|it| it.config(plan.protocol));
+        Ok(Common {
+            mix: Mix::new(&plan)?,
+            requests: Requests::new(&plan),
+            messages: Messages::new(&plan)?,
+            kinds: plan.requests.iter().map(Kind::new).collect(),
+            board: Board::new(plan.threads, plan.is_gated),
+            tls: tls.transpose()?,
+            plan,
+        })
+    }
+
     /// What sessions share.
     #[inline]
     pub(super) fn job(&self) -> Job<'_> {

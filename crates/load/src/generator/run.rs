@@ -10,14 +10,9 @@ use net::precise_ns;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::Plan;
-use super::board::Board;
-use super::channel::Messages;
-use super::checker::Kind;
 use super::load_thread::{Common, LoadThread, Outcome};
-use super::mix::Mix;
 use super::record::{Phase, Record, Snapshot};
 use super::report::{Progress, Report};
-use super::session::Requests;
 
 /// Descriptors needed besides those of connections: the poller's and the timer's of each thread, and those that are open already.
 const OTHER_DESCRIPTORS: u64 = 50;
@@ -67,20 +62,7 @@ impl Run {
                 "{needed} open files are needed and {held} are allowed; raise the limit (ulimit -Hn)"
             )));
         }
-        let common = Arc::new(Common {
-            mix: Mix::new(&plan).map_err(refuse)?,
-            requests: Requests::new(&plan),
-            messages: Messages::new(&plan).map_err(refuse)?,
-            kinds: plan.requests.iter().map(Kind::new).collect(),
-            board: Board::new(plan.threads, plan.is_gated),
-            tls: plan
-                .tls
-                .as_ref()
-                .map(|it| it.config(plan.protocol))
-                .transpose()
-                .map_err(refuse)?,
-            plan,
-        });
+        let common = Arc::new(Common::new(plan).map_err(refuse)?);
         // All of them first: if one cannot be created, nothing has been started.
         let load_threads: Vec<LoadThread> = (0..common.plan.threads)
             .map(|index| LoadThread::new(Arc::clone(&common), index))

@@ -248,6 +248,14 @@ impl LoadThread {
         }
     }
 
+    /// Closed loop: sends the first batch on a connection that was opened without one, if the load has started meanwhile.
+    pub(super) fn send_late(&mut self, index: usize) {
+        let waits = |it: &Connection| it.stage == Stage::Open && it.outstanding == 0;
+        if self.schedule.is_none() && self.connections.get(index).is_some_and(waits) {
+            self.proceed(index);
+        }
+    }
+
     /// The first attempt to open this connection has succeeded or failed: the next one may be opened.
     pub(super) fn settle(&mut self, index: usize) {
         if let Some(connection) = self.connections.get_mut(index)
@@ -277,8 +285,8 @@ impl LoadThread {
                     self.now_ns = precise_ns();
                     self.proceed(index);
                 }
-                // The server has closed it while it waited.
-                Some((Stage::Closed, _)) if has_requests => self.open(index),
+                // The server has closed it while it waited, or it could not be opened.
+                Some((Stage::Closed | Stage::Failed, _)) if has_requests => self.open(index),
                 _ => {}
             }
         }
@@ -360,7 +368,7 @@ impl LoadThread {
     }
 
     /// Every outstanding request on this connection failed. In a closed loop a connection that was open is reopened at once, and so is the
-    /// next one of connections for one request each; any other at the next sweep, and all before the load starts. In an open loop it is reopened when it is needed.
+    /// next one of connections for one request each; any other, and all before the load starts, at the next sweep or at that start. In an open loop it is reopened when it is needed.
     #[cold]
     pub(super) fn fail(&mut self, index: usize, class: ErrorClass) {
         let Some(connection) = self.connections.get_mut(index) else {

@@ -36,6 +36,7 @@ impl LoadThread {
             self.flush(index);
         } else {
             self.established(index);
+            self.send_late(index);
         }
     }
 

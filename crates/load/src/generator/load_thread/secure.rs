@@ -41,6 +41,10 @@ impl LoadThread {
         let is_more = socket.may_be_unread(0, 1) || socket.has_buffered();
         if is_alive && !connection.is_secured && !socket.is_handshaking() {
             self.complete_handshake(index);
+            // Bytes that have arrived with the end of the handshake are no response to a request that follows.
+            if matches!(received, Received::Blocked) {
+                self.send_late(index);
+            }
         }
         is_more
     }
