@@ -33,6 +33,8 @@ pub(super) struct Connection {
     pub(super) is_secured: bool,
     /// The connection is established, with the handshakes of TLS and WebSocket.
     pub(super) is_established: bool,
+    /// A response has arrived on the current socket, or a request on it has failed alone.
+    pub(super) has_responded: bool,
     /// The poller reports when it is writable.
     pub(super) is_write_watched: bool,
     /// Sending has failed with this. What was received before is still to be read.
@@ -113,7 +115,7 @@ pub(super) enum Stage {
     Waiting,
     /// Opened; no response yet.
     Opening,
-    /// Responses have arrived or, in an open loop, the connection is established.
+    /// Responses have arrived, or the connection is established and was opened without a request.
     Open,
     /// The last response announced that the server closes; waits for it, since then.
     Ending { was_good: bool, since_ns: u64 },
@@ -133,6 +135,7 @@ impl Connection {
             free_since_ns: 0,
             is_secured: false,
             is_established: false,
+            has_responded: false,
             is_write_watched: false,
             broken: None,
             is_new: true,
@@ -338,6 +341,7 @@ impl Connection {
         self.served_before = self.served;
         self.is_secured = false;
         self.is_established = false;
+        self.has_responded = false;
         self.is_write_watched = false;
         self.broken = None;
         unsent

@@ -229,7 +229,7 @@ impl LoadThread {
         connection.outstanding -= verdict.count;
         self.under_way -= u64::from(verdict.count);
         connection.served += self.tally.record(&mut batch.stamps, verdict, self.now_ns);
-        if connection.stage == Stage::Opening {
+        if !connection.has_responded {
             self.note_first(index);
         }
     }
@@ -240,6 +240,7 @@ impl LoadThread {
             return;
         };
         connection.stage = Stage::Open;
+        connection.has_responded = true;
         self.pace.responded += 1;
         if connection.is_new {
             self.settle(index);

@@ -65,7 +65,7 @@ impl LoadThread {
                 return self.refused(index, &stamps, is_error);
             }
         }
-        if connection.stage == super::Stage::Opening {
+        if !connection.has_responded {
             self.note_first(index);
         }
     }

@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use super::super::connection::Stage;
 use super::super::plan::{Address, Limit};
 use super::super::tls::Tls;
-use super::{Common, LoadThread, Plan};
+use super::{Common, LoadThread, OPENING_MAX, Plan};
 
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
@@ -148,4 +148,34 @@ fn connections_that_failed_before_the_start_are_opened_again_at_the_start() {
     load.start_now();
     load.serve_until(have_responded);
     let _ = std::fs::remove_file(&path);
+}
+
+#[test]
+fn responses_after_the_start_let_the_rest_be_opened() {
+    const SETTLED: usize = 10;
+    let connections = OPENING_MAX + 50;
+    let mut load = load_thread(Plan {
+        threads: 1,
+        connections,
+        ..plan(serve(None))
+    });
+    load.tick_now();
+    load.serve_until(|it| {
+        let opened = it.connections.iter().take(OPENING_MAX);
+        opened.into_iter().all(|it| it.stage == Stage::Open)
+    });
+    // Time has said of some that the server has accepted them.
+    (0..SETTLED).for_each(|index| load.settle(index));
+    // The load waits no longer, with 50 connections that were never opened.
+    load.opening_end_ns = Some(0);
+    load.now_ns = precise_ns();
+    load.start_window();
+    load.start_load();
+    assert_eq!(
+        (load.unopened, load.opening),
+        (OPENING_MAX, OPENING_MAX - SETTLED)
+    );
+    load.serve_until(have_responded);
+    assert_eq!((load.unopened, load.opening), (connections, 0));
+    assert_eq!(load.pace.responded, connections as u64);
 }
