@@ -26,8 +26,8 @@ def test_the_announcement_has_load_start_up_and_the_end() -> None:
     )
     many = duration.announcement(slots(6000, duration_s=5.0, connections=10_000), NOW)
     assert many == (
-        "6,000 trials: 8 h 20 min of load and 3 h 40 min to start and verify servers,"
-        " until about Mon 09:30"
+        "6,000 trials: 8 h 20 min of load and 12 h 00 min to start and verify servers,"
+        " until about Mon 17:50"
     )
 
 
@@ -49,6 +49,22 @@ def test_an_end_after_a_week_is_a_date(seconds: float, said: str) -> None:
 )
 def test_how_long_a_load_takes(more: dict[str, object], seconds: float) -> None:
     assert duration.load_s(workload(**more)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds"),
+    [
+        ({"tool": "bolide"}, 5.0),
+        ({"tool": "wrk"}, 0.0),
+        ({"tool": "bolide", "is_persistent": False}, 0.0),
+        ({"tool": "bolide", "connections": 100}, 0.0),
+        ({"tool": "bolide", "tls": "resumed"}, 0.0),
+    ],
+)
+def test_connections_take_time_before_the_load(more: dict[str, object], seconds: float) -> None:
+    fields = {"duration_s": 3.0, "connections": 10_000, **more}
+    start_s = duration.START_S if fields["connections"] == 100 else duration.START_MANY_S
+    assert duration.trial_s(workload(**fields)) == 3.0 + start_s + seconds
 
 
 def test_the_remaining_time_follows_what_trials_have_taken() -> None:

@@ -23,6 +23,8 @@ TURN_S = 0.5
 """What a turn takes besides its load: the tool's start and warm-up, and a share of the servers'."""
 REQUESTS_PER_S = 10_000
 """Assumed rate of a load with a number of requests."""
+OPENED_MIN, OPENED_PER_S = 100, 2000
+"""With more connections, `bolide load` opens so many per second before the load (docs/load.md)."""
 SEARCH_TRIALS = 12
 """Trials of a search for the highest rate: to double it once, to halve the gap five times."""
 TRUSTED_S = 30.0
@@ -43,7 +45,17 @@ def load_s(workload: Workload) -> float:
 def trial_s(workload: Workload) -> float:
     """Return how long a trial is expected to take."""
     is_great = workload.connections >= MANY_CONNECTIONS
-    return load_s(workload) + (START_MANY_S if is_great else START_S)
+    start_s = START_MANY_S if is_great else START_S
+    return load_s(workload) + start_s + _opening_s(workload)
+
+
+def _opening_s(workload: Workload) -> float:
+    """Return how long connections are opened before the load; with a handshake, hardly any time."""
+    is_own = workload.tool == "bolide" and not workload.requests_total
+    is_plain = not workload.tls and workload.http_version == "1.1" and not workload.messages
+    if not (is_own and is_plain and workload.is_persistent and workload.connections > OPENED_MIN):
+        return 0.0
+    return workload.connections / OPENED_PER_S * (SEARCH_TRIALS if workload.finds else 1)
 
 
 def slot_s(slot: Slot) -> float:
