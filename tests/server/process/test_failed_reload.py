@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.client import Connection
+from support.management import Managed
 from support.server import Server, Start
 from support.waiting import wait_until
 
@@ -32,13 +33,22 @@ async def held(request):
     return str(os.getpid())
 """
 FIFTH_FAILS = """
-imports = os.open("imports", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-os.write(imports, b"x")  # several workers import this at the same time
-if os.lseek(imports, 0, os.SEEK_CUR) == 5:
+import time
+imports = os.open("imports", os.O_CREAT | os.O_RDWR | os.O_APPEND)
+os.write(imports, b"%d " % os.getpid())
+while len(first := os.pread(imports, 1000, 0).split()[:5]) < 5:
+    time.sleep(0.01)  # all five start at the same time, and the one of worker 1 first
+if os.getpid() == max(map(int, first)):
     with open("gate") as gate:
         gate.read()
     raise LookupError("broken")
 """
+
+
+def serving(managed: Managed) -> set[int]:
+    """Return the workers of which the supervisor knows that they serve."""
+    workers = managed.status()["workers"]
+    return {each["pid"] for each in workers if each["state"] == "serving"}
 
 
 def served_by(server: Server) -> bytes:
@@ -52,18 +62,21 @@ def test_a_worker_that_ends_then_is_replaced_before_those_that_drain_have_ended(
     (tmp_path / "app.py").write_text(APP)
     config, gate = tmp_path / "bolide.toml", tmp_path / "gate"
     config.write_text("workers = 1\n")
-    server = start("app:app", cwd=tmp_path)
+    managed = Managed(start, "app:app", cwd=tmp_path)
+    server = managed.server
     os.mkfifo(gate)
     (tmp_path / "app.py").write_text(APP + FIFTH_FAILS)
     config.write_text("workers = 5\n")
     server.signal(signal.SIGHUP)
     first = int(server.wait_line(r"worker 1 \(pid (\d+)\) serves; pid \d+ drains")[1])
+    wait_until(lambda: len(serving(managed)) == 4)
+    others = serving(managed) - {first}
     held: dict[bytes, Connection] = {}
     with ExitStack() as stack:
         while len(held) < 3:
             client = stack.enter_context(server.connect())
             pid = client.get("/pid").content
-            if pid not in held and int(pid) != first:
+            if pid not in held and int(pid) in others:
                 held[pid] = client
                 client.send(b"GET /held HTTP/1.1\r\nHost: test\r\n\r\n")  # it cannot end
         gate.write_text("worker 5 fails")
