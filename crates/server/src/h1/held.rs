@@ -53,10 +53,11 @@ impl H1 {
         let mut head = std::mem::take(&mut turn.context.responder.out);
         let (admitted, end) = front.encoding.frame(&mut head, content.len());
         let parts = [&head, content.get(..admitted).unwrap_or(content), end];
-        let mut sent = match admitted {
-            0 => 0,
-            _ => turn.link.send_parts(turn.context, &parts),
-        };
+        let mut sent = 0;
+        if admitted > 0 {
+            sent = turn.link.send_parts(turn.context, &parts);
+            turn.context.clock.tick();
+        }
         let tail = front.exchange.out.tail();
         let mut result = Ok(());
         for part in parts {

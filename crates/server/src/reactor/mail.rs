@@ -67,11 +67,11 @@ impl<A: App> Worker<A> {
             until_tick -= 1;
             match mail {
                 Mail::Command(id, command) => {
-                    // A long part may be sent as it is executed.
-                    if matches!(command, Command::WriteHeld(_)) {
-                        until_tick = 0;
-                    }
+                    let before_ms = self.context.clock.now_ms();
                     self.obey(id, command);
+                    if self.context.clock.now_ms() != before_ms {
+                        until_tick = 0; // A long part was sent, and took some time.
+                    }
                 }
                 Mail::Publication(mut publication) => {
                     self.publish(&mut publication);
