@@ -143,8 +143,10 @@ fn the_first_responses_of_each_connection_are_measured() {
     for threads in [1, 2] {
         for (connections, responses) in [(100, 1), (101, 1), (101, 2), (300, 1)] {
             let (address, _) = ledger(responses);
+            // Nothing is sent after these responses, so a busy machine has time for all of them.
             let asked = Plan {
                 address,
+                limit: Limit::Duration(Duration::from_secs(2)),
                 ..asked(connections, threads)
             };
             let report = run(&asked).expect("a run");
@@ -173,10 +175,12 @@ fn a_server_that_closes_idle_connections_is_not_asked_again_and_again() {
         address,
         ..asked(101, 1)
     };
+    let began = Instant::now();
     let report = run(&asked).expect("a run");
     assert!(report.ok > 0, "{report:?}");
     assert_eq!(report.connections_at_start.map(|it| it <= 101), Some(true));
-    // One attempt for each sweep of 50 ms at most, in about 150 ms, and one at the start.
+    // One attempt for each sweep of 50 ms at most, before the load and in it, and a few at the start.
+    let sweeps = began.elapsed().as_millis() as u64 / 50;
     let opened = count.load(Ordering::SeqCst);
-    assert!(opened < 101 * 12, "{opened}");
+    assert!(opened < 101 * (sweeps + 8), "{opened}");
 }
