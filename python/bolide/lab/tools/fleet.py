@@ -14,7 +14,8 @@ PROCESSOR, SHARE = "processor", "share"
 """Kinds of reasons why a load is not valid: an agent had no processor time left, or less than its
 share of the load."""
 ACHIEVED_SHARE_MIN = 0.99
-"""Share of an open loop's rate below which a race says that the rate was not served."""
+"""Share of an open loop's rate below which a race says that the rate was not served, as
+`report/summary.py` does: tools depend on no other part."""
 NOT_VALID = "the result is not valid: "
 """What a warning of `bolide load` begins with that repeats such a reason."""
 
