@@ -5,7 +5,7 @@ mod fixture;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,12 +34,12 @@ fn made(change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// Writes a file that lasts as long as the machine keeps its temporary files.
+/// Writes a file to the target folder's `tmp`.
 fn file(text: &str) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("bolide-load-tls-{}-{number}.pem", std::process::id());
-    let path = std::env::temp_dir().join(name);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, text).expect("a file");
     path
 }

@@ -6,8 +6,10 @@
 //! | pressure | from | until | content |
 //! | --- | --- | --- | --- |
 //! | `None` | | the high mark | is read |
-//! | `High` | the high mark | the low mark | new requests with content get 503; of those that have started, what fits easily is read |
+//! | `High` | the high mark | the low mark | new requests get 503 unless their content is short; of those that have started, what fits easily is read |
 //! | `Over` | the budget | the high mark, or less | the same, and holders end ([`crate::reactor`]) |
+
+use wire::BodyLength;
 
 /// The high mark: this much of the budget, in sixteenths.
 const HIGH_SIXTEENTHS: u64 = 13;
@@ -16,7 +18,10 @@ const LOW_SIXTEENTHS: u64 = 11;
 /// Content is read under pressure if the rest of it takes at most one of so many parts of what is left: several are read at the same time. Each
 /// check that finds pressure halves it, so that one can finish at last.
 const PARTS_LEFT: u64 = 4;
-/// How long pressure may last before holders end, although the budget is not exceeded.
+/// New content is read under pressure if it takes at most one of so many parts of what is left: many may start at the same time.
+const NEW_PARTS_LEFT: u64 = 64;
+/// How long pressure may last before holders end, although the budget is not exceeded. Pressure that returns within this time after holders had
+/// to end is the same: what their peers have in flight fills the budget again at once.
 const PATIENCE_MS: u64 = 5000;
 /// How often is checked under pressure what may continue, and what ends.
 const CHECK_MS: u64 = 250;
@@ -48,6 +53,14 @@ pub(crate) enum Relief {
     End { until_bytes: u64 },
 }
 
+/// Time of pressure.
+#[derive(Clone, Copy, Debug)]
+struct Spell {
+    since_ms: u64,
+    /// Holders had to end.
+    is_forced: bool,
+}
+
 /// What all connections of a worker hold, and may hold.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -61,8 +74,12 @@ pub(crate) struct Budget {
     pressure: Pressure,
     /// Beyond this, the pressure is higher than is known.
     alarm_bytes: u64,
-    /// Since when there is pressure.
-    since_ms: Option<u64>,
+    /// The one that lasts.
+    spell: Option<Spell>,
+    /// When the last one in which holders had to end began, and when it was over.
+    forced_ms: Option<(u64, u64)>,
+    /// How long pressure may last.
+    patience_ms: u64,
     check_ms: u64,
     parts_left: u64,
     /// Nothing could be ended: it is not tried again before.
@@ -86,7 +103,9 @@ impl Budget {
             low_bytes: sixteenths(LOW_SIXTEENTHS),
             pressure: Pressure::None,
             alarm_bytes: high_bytes,
-            since_ms: None,
+            spell: None,
+            forced_ms: None,
+            patience_ms: PATIENCE_MS,
             check_ms: 0,
             parts_left: PARTS_LEFT,
             rests_until_ms: 0,
@@ -148,14 +167,37 @@ impl Budget {
     pub(crate) fn admits(&self, bytes: u64) -> bool {
         match self.pressure {
             Pressure::None => true,
-            _ => bytes <= self.bytes_max.saturating_sub(self.held_bytes) / self.parts_left,
+            _ => bytes <= self.left_bytes() / self.parts_left,
         }
+    }
+
+    /// Whether the content of a new request may be read.
+    #[inline]
+    pub(crate) fn admits_new(&self, length: BodyLength) -> bool {
+        !self.is_pressed() || self.has_room_for(length)
+    }
+
+    #[cold]
+    fn has_room_for(&self, length: BodyLength) -> bool {
+        match length {
+            BodyLength::Known(bytes) => bytes <= self.left_bytes() / NEW_PARTS_LEFT,
+            BodyLength::None | BodyLength::Chunked => false,
+        }
+    }
+
+    fn left_bytes(&self) -> u64 {
+        self.bytes_max.saturating_sub(self.held_bytes)
+    }
+
+    /// The worker stops: who is waited for has no time any more.
+    pub(crate) fn lose_patience(&mut self) {
+        self.patience_ms = 0;
     }
 
     /// How long the next wait may last until a check is due.
     #[cold]
     pub(crate) fn wait_ms(&self, now_ms: u64) -> u64 {
-        match (self.since_ms, self.pressure) {
+        match (self.spell, self.pressure) {
             (None, _) => 0,
             (Some(_), Pressure::Over) => self.rests_until_ms.saturating_sub(now_ms),
             (Some(_), Pressure::None | Pressure::High) => self.check_ms.saturating_sub(now_ms),
@@ -170,40 +212,62 @@ impl Budget {
     /// What is to be done now. Called while there is pressure.
     #[cold]
     pub(crate) fn check(&mut self, now_ms: u64) -> Relief {
-        let since_ms = *self.since_ms.get_or_insert_with(|| {
-            self.check_ms = now_ms + CHECK_MS;
-            now_ms
-        });
+        let spell = match self.spell {
+            Some(spell) => spell,
+            None => self.begin_spell(now_ms),
+        };
         if self.held_bytes <= self.low_bytes {
             self.pressure = Pressure::None;
             self.alarm_bytes = self.high_bytes;
-            self.since_ms = None;
+            self.spell = None;
+            self.forced_ms = spell.is_forced.then_some((spell.since_ms, now_ms));
             self.parts_left = PARTS_LEFT;
             return Relief::Release;
         }
+        let is_patient = now_ms.saturating_sub(spell.since_ms) < self.patience_ms;
         if self.pressure == Pressure::Over && now_ms >= self.rests_until_ms {
             // More than is necessary, so that this is not repeated at once; and all the way if it has been repeated for long.
-            let until_bytes = match now_ms.saturating_sub(since_ms) < PATIENCE_MS {
+            let until_bytes = match is_patient {
                 true => self.high_bytes + (self.bytes_max - self.high_bytes) / 2,
                 false => self.low_bytes,
             };
             (self.pressure, self.alarm_bytes) = (Pressure::High, self.bytes_max);
-            return Relief::End { until_bytes };
+            return self.end(until_bytes);
         }
         if now_ms < self.check_ms {
             return Relief::None;
         }
         self.check_ms = now_ms + CHECK_MS;
         self.parts_left = (self.parts_left / 2).max(1);
-        match now_ms.saturating_sub(since_ms) < PATIENCE_MS {
-            true => Relief::Release,
-            false => {
-                let step_bytes = (self.high_bytes - self.low_bytes) / 4;
-                let until_bytes = self.held_bytes.saturating_sub(step_bytes);
-                let until_bytes = until_bytes.max(self.low_bytes);
-                Relief::End { until_bytes }
-            }
+        if is_patient {
+            return Relief::Release;
         }
+        let step_bytes = (self.high_bytes - self.low_bytes) / 4;
+        let until_bytes = self.held_bytes.saturating_sub(step_bytes);
+        self.end(until_bytes.max(self.low_bytes))
+    }
+
+    /// Pressure has begun, or returned.
+    fn begin_spell(&mut self, now_ms: u64) -> Spell {
+        self.check_ms = now_ms + CHECK_MS;
+        let last = self.forced_ms.take();
+        let is_same = |until_ms: u64| now_ms.saturating_sub(until_ms) < PATIENCE_MS;
+        let spell = Spell {
+            since_ms: match last {
+                Some((since_ms, until_ms)) if is_same(until_ms) => since_ms,
+                _ => now_ms,
+            },
+            is_forced: false,
+        };
+        self.spell = Some(spell);
+        spell
+    }
+
+    fn end(&mut self, until_bytes: u64) -> Relief {
+        if let Some(spell) = &mut self.spell {
+            spell.is_forced = true;
+        }
+        Relief::End { until_bytes }
     }
 }
 
@@ -282,6 +346,56 @@ mod tests {
             budget.check(late_ms + CHECK_MS),
             Relief::End { until_bytes: 1100 }
         );
+    }
+
+    #[test]
+    fn pressure_that_returns_after_holders_had_to_end_has_no_patience() {
+        let mut budget = holding(1400);
+        budget.check(START_MS);
+        let late_ms = START_MS + PATIENCE_MS;
+        assert_eq!(budget.check(late_ms), Relief::End { until_bytes: 1350 });
+        budget.charge(300, 0);
+        assert_eq!(budget.check(late_ms + 10), Relief::Release);
+        budget.charge(0, 201);
+        assert_eq!(budget.check(late_ms + 20), Relief::None);
+        let next_ms = late_ms + 20 + CHECK_MS;
+        assert_eq!(budget.check(next_ms), Relief::End { until_bytes: 1251 });
+        // Everything continues for long enough.
+        budget.charge(201, 0);
+        assert_eq!(budget.check(next_ms + 10), Relief::Release);
+        budget.charge(0, 201);
+        let calm_ms = next_ms + 10 + PATIENCE_MS;
+        budget.check(calm_ms);
+        assert_eq!(budget.check(calm_ms + CHECK_MS), Relief::Release);
+    }
+
+    #[test]
+    fn pressure_that_ends_by_itself_is_forgotten() {
+        let mut budget = holding(1400);
+        budget.check(START_MS);
+        budget.charge(300, 0);
+        assert_eq!(budget.check(START_MS + 4000), Relief::Release);
+        budget.charge(0, 300);
+        budget.check(START_MS + 4010);
+        let next_ms = START_MS + PATIENCE_MS;
+        assert_eq!(budget.check(next_ms), Relief::Release);
+    }
+
+    #[test]
+    fn a_worker_that_stops_has_no_patience() {
+        let mut budget = holding(1400);
+        budget.lose_patience();
+        budget.check(START_MS);
+        let end = Relief::End { until_bytes: 1350 };
+        assert_eq!(budget.check(START_MS + CHECK_MS), end);
+    }
+
+    #[test]
+    fn short_new_content_is_admitted() {
+        let admits = |held, length| holding(held).admits_new(length);
+        assert!(admits(1408, BodyLength::Known(3)) && !admits(1408, BodyLength::Known(4)));
+        assert!(!admits(1408, BodyLength::Chunked) && admits(1300, BodyLength::Chunked));
+        assert!(!admits(1600, BodyLength::Known(1)));
     }
 
     #[test]

@@ -46,7 +46,11 @@ impl H1 {
         turn: &mut Turn<'_, A>,
         head: &RequestHead<'_>,
     ) -> bool {
-        let is_pressed = turn.context.budget.is_pressed();
+        let budget = &turn.context.budget;
+        let is_pressed = match head.asks_websocket {
+            true => budget.is_pressed(),
+            false => !budget.admits_new(head.body_length),
+        };
         if is_pressed {
             let (status, reason) = turn.context.budget_refusal();
             self.refuse(turn, Refused::Head(head), status, reason);

@@ -230,7 +230,7 @@ impl H2 {
                     self.call(turn, whole, head, Content::Whole(content));
                     Ok(used)
                 }
-                None if turn.context.budget.is_pressed() => {
+                None if !turn.context.budget.admits_new(head.body_length) => {
                     let refusal = turn.context.budget_refusal();
                     self.refuse(turn, new, Known::Head(head), refusal);
                     Ok(0)

@@ -10,6 +10,7 @@ impl<A: App> Worker<A> {
     /// Stops accepting, and ends every connection after its next response, an idle one soon.
     pub fn drain(&mut self) {
         self.context.draining_since_ms = Some(self.context.clock.tick());
+        self.context.budget.lose_patience();
         self.drain_listeners();
         for key in self.keys() {
             // Its deadline has changed.

@@ -110,7 +110,7 @@ fn near_the_budget_new_content_is_refused_and_everything_else_is_served() {
     let (mut server, _) = with_budget();
     let clients = filled(&mut server);
     let mut late = server.connect();
-    late.send(&announced("read", 50_000));
+    late.send(&announced("read", 200_000));
     let refused = server.response_to(&mut late, "POST");
     assert_eq!(refused.status, 503);
     assert_eq!(refused.get("retry-after"), Some("1"));
@@ -122,6 +122,8 @@ fn near_the_budget_new_content_is_refused_and_everything_else_is_served() {
     // It makes the server hold nothing.
     other.send(&post("/read", "short"));
     assert_eq!(server.response_to(&mut other, "POST").content, "short");
+    let mut short = uploading(&mut server, 5, 5);
+    assert_eq!(server.response_to(&mut short, "POST").content, "ccccc");
     drop(clients);
     server.settle();
     let mut next = uploading(&mut server, 50_000, 50_000);
