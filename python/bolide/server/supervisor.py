@@ -22,7 +22,6 @@ import selectors
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -483,21 +482,16 @@ class Supervisor:
 
     def _scale(self, step: int) -> None:
         """Have one worker more or less than now, until the next reload."""
-        count = self._workers.count + step
+        count = self._settings.workers + step
         if self._course.when(Event.SCALE) is When.NEVER:
             self._refuse(signal.SIGTTIN if step > 0 else signal.SIGTTOU)
         elif count < 1:
             logger.info("SIGTTOU is ignored: there is only one worker")
         else:
-            try:
-                capacity.raise_descriptor_limit(replace(self._settings, workers=count))
-            except ConfigError as error:
-                logger.error("cannot have %s: %s", in_words(count), error)
-                return
             is_reload = not self._jobs.has_seats(count)
             try:
                 self._jobs.resize(count)
-            except (OSError, MemoryError) as error:
+            except (ConfigError, OSError, MemoryError) as error:
                 why = getattr(error, "strerror", None) or error
                 logger.error("cannot have %s: %s", in_words(count), why)
                 return

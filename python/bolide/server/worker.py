@@ -96,7 +96,7 @@ class Place:
     """From 1 on; its successor has the same."""
     seat: int | None
     """Among its siblings; None if there are none."""
-    channel_fd: int | None
+    channel_fd: int | None = None
     """Where other certificates, and another access log, arrive."""
     heart: Heart | None = None
     """By which the supervisor notices that it hangs; None if it is not to."""

@@ -11,11 +11,12 @@ Each place for a worker (a `Slot`) has the current one and, during a reload, its
 | SERVING | it ends | ENDED; the slot is empty until the next one is due |
 | SERVING | it stops serving without being asked to | LEAVING; if it ends soon, as above |
 | LEAVING | it has not ended soon | DRAINING; its slot is empty until the next one is due |
-| SERVING | its successor serves, or there is to be one slot less | DRAINING |
+| SERVING | its successor serves, or there is one slot less | DRAINING |
 | SERVING | it hangs (`process/heartbeat.py`) | DRAINING for a moment; its slot is empty, as above |
 | DRAINING | it ends, or its graceful time is over and it is killed | ENDED |
 
-A reload replaces one worker after the other, so that the machine holds one more than usual.
+A reload replaces one worker after the other, so that the machine holds one more than usual. Slots
+that it leaves over (`Jobs.slots`) are drained at its end: if it fails, those workers are needed.
 For development (`reload`) all of them drain first, so that nothing old is served, and each has its
 next one when it has ended, or soon.
 Those that have exceeded a limit (`process/lifetime.py`) are replaced in the same way, each when the
@@ -25,25 +26,29 @@ one before has ended.
 from __future__ import annotations
 
 import errno
-import os
 import selectors
 import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from bolide.errors import ConfigError, Error, StartupError
-from bolide.server import capacity, child, worker
+from bolide.server import capacity, worker
 from bolide.server.logs import logger
 from bolide.server.management.counts import cause_of
-from bolide.server.process.channel import channel as open_channel
-from bolide.server.process.heartbeat import Heart, Pulse
+from bolide.server.process.heartbeat import Pulse
 from bolide.server.process.jobs import in_words
 from bolide.server.process.lifetime import Life, as_written
-from bolide.server.process.slot import RESTART_DELAY_S, Slot, State, Worker, outcome
+from bolide.server.process.slot import (
+    RESTART_DELAY_S,
+    Slot,
+    State,
+    Worker,
+    outcome,
+    started,
+)
 
 if TYPE_CHECKING:
     from bolide.server.process.jobs import Jobs
@@ -117,7 +122,7 @@ class Workers:
 
     @property
     def count(self) -> int:
-        """How many there shall be."""
+        """How many there shall be, or were before a reload that has not ended if that is more."""
         return len(self._slots)
 
     def __iter__(self) -> Iterator[Worker]:
@@ -165,7 +170,7 @@ class Workers:
             for each in (was, successor):
                 if each is not None:
                     self._drain(each)
-        self._resize(job.settings.workers)
+        self._resize()
 
     def scale(self, *, is_reload: bool) -> None:
         """Have as many workers as their job says now.
@@ -175,13 +180,13 @@ class Workers:
         if is_reload:
             self._replace_all()
         else:
-            self._resize(self._job.settings.workers)
+            self._resize()
 
     def _replace_all(self) -> None:
         self._generation += 1
         self._rolling_since, self._is_restart = time.monotonic(), False
         self._give_up_starting()
-        self._resize(self._job.settings.workers)
+        self._resize()
         self._roll()
 
     def _give_up_starting(self) -> None:
@@ -194,8 +199,12 @@ class Workers:
                 self._drain(slot.current)
                 slot.current, slot.due = None, time.monotonic()
 
-    def _resize(self, count: int) -> None:
-        """Have `count` workers: start more, or drain those with the highest numbers."""
+    def _resize(self) -> None:
+        """Have as many slots as the jobs need: new ones, or without those of the highest numbers.
+
+        While a reload has not ended, those that it leaves over stay, because it may fail.
+        """
+        count = self._jobs.slots
         for number in range(self.count, count):
             self._slots.append(Slot(number + 1, due=time.monotonic()))
         for slot in self._slots[count:]:
@@ -203,6 +212,11 @@ class Workers:
                 if each is not None:
                     self._drain(each)
         del self._slots[count:]
+
+    @property
+    def _wanted(self) -> list[Slot]:
+        """The slots that there are also after a reload that succeeds; no others get a worker."""
+        return self._slots[: self._job.settings.workers]
 
     def stop(self, number: signal.Signals) -> None:
         """Start no more, and send a signal to those that there are."""
@@ -218,7 +232,7 @@ class Workers:
 
     def next_due(self) -> float | None:
         """Return when `do_what_is_due` has something to do, if nothing happens before."""
-        times = [slot.due for slot in self._slots] + [each.due for each in self]
+        times = [slot.due for slot in self._wanted] + [each.due for each in self]
         times += [each.life.due for each in self._serving() if each.life is not None]
         times += [pulse.due for _, pulse in self._watched()]
         return min((each for each in times if each is not None), default=None)
@@ -238,7 +252,7 @@ class Workers:
                 self._hangs(each, what)
 
     def _start_due(self, now: float) -> None:
-        for slot in list(self._slots):
+        for slot in self._wanted:
             if slot.due is None or slot.due > now:
                 continue
             if self._has_seat(slot):
@@ -344,40 +358,20 @@ class Workers:
         close_fds += (each.child.report_fd for each in self)
         close_fds += [each.channel.fd for each in self if each.channel is not None]
         close_fds += [each.heart.stacks_fd for each in self if each.heart is not None]
-        seat, channel, channel_fd, heart = None, None, None, None
-        tally, counts = self._job.tally, None
         try:
-            seat = self._seat()
-            counts = tally.take() if tally is not None else None
-            if self._job.needs_channel:
-                used = self._job.certificates
-                channel, channel_fd = open_channel(used.generation if used else None)
-                close_fds.append(channel.fd)
-            heart = Heart() if self._job.settings.worker_timeout_ms else None
-            place = worker.Place(slot.number, seat, channel_fd, heart, not self._is_started)
-            work = partial(worker.run, replace(self._job, counts=counts), place)
-            started = child.start(work, close_fds, self._signals)
+            place = worker.Place(slot.number, self._seat(), is_first=not self._is_started)
+            made = started(self._job, place, self._generation, close_fds, self._signals)
         except Exception as error:  # whatever it is, the slot must not stay empty
-            if channel is not None:
-                os.close(channel.fd)
-            if heart is not None:
-                heart.close()
-            if tally is not None and counts is not None:
-                tally.release(counts)
             self._cannot_start(slot, error)
             return
-        finally:
-            if channel_fd is not None:
-                os.close(channel_fd)
-        made = Worker(slot.number, seat, self._generation, self._job, started, channel)
-        made.counts, made.heart = counts, heart
         if self._is_started:
             limit_s = made.job.settings.upgrade_timeout_ms / 1000
-            made.due = started.born + min(SLOW_START_S, limit_s)
+            made.due = made.child.born + min(SLOW_START_S, limit_s)
         heard = partial(self.heard, made)
-        self._selector.register(started.report_fd, selectors.EVENT_READ, heard)
-        if channel is not None:
-            self._selector.register(channel.fd, selectors.EVENT_READ, partial(self._asked, made))
+        self._selector.register(made.child.report_fd, selectors.EVENT_READ, heard)
+        if made.channel is not None:
+            asked = partial(self._asked, made)
+            self._selector.register(made.channel.fd, selectors.EVENT_READ, asked)
         if slot.current is None:
             slot.current = made
         else:
@@ -458,7 +452,7 @@ class Workers:
         self._roll()
 
     def _are_all_serving(self) -> bool:
-        current = (slot.current for slot in self._slots)
+        current = (slot.current for slot in self._wanted)
         return all(each is not None and each.state is State.SERVING for each in current)
 
     def _drain(self, each: Worker) -> None:
@@ -476,7 +470,7 @@ class Workers:
         if self._rolling_since is None:
             self._renew()
             return
-        for slot in self._slots:
+        for slot in self._wanted:
             if slot.current is not None and slot.current.generation < self._generation:
                 if self._has_seat(slot):
                     self._start(slot)
@@ -485,6 +479,7 @@ class Workers:
             took_s = time.monotonic() - self._rolling_since
             self._rolling_since = None
             self._jobs.complete()
+            self._resize()
             logger.info(outcome(list(self._serving()), took_s))
             self._reloaded(True)
             self._renew()
@@ -518,7 +513,7 @@ class Workers:
         logger.error("the reload has failed: %s; %s", why, done)
         self._jobs.undo()
         self._give_up_starting()
-        self._resize(self._job.settings.workers)
+        self._resize()
         self._reloaded(False)
         self._renew()
 
@@ -597,4 +592,7 @@ class Workers:
         """Schedule the next worker; `served_from` is when the one before began to serve."""
         delay_s = slot.postpone(time.monotonic(), served_from)
         hint = OUT_OF_MEMORY if what.endswith(KILLED) else ""
-        logger.error("%s; the next one starts in %.1f s%s", what, delay_s, hint)
+        if slot.number > self._job.settings.workers:
+            logger.error("%s; another one starts only if the reload fails%s", what, hint)
+        else:
+            logger.error("%s; the next one starts in %.1f s%s", what, delay_s, hint)

@@ -1,4 +1,4 @@
-"""A reload that fails when it has added workers."""
+"""A reload that fails when it has added workers, or is to leave fewer."""
 
 from __future__ import annotations
 
@@ -87,3 +87,17 @@ def test_a_worker_that_ends_then_is_replaced_before_those_that_drain_have_ended(
         (tmp_path / "release").touch()
         assert {client.read().content for client in held.values()} == set(held)
     wait_until(lambda: len(server.workers()) == 1)
+
+
+def test_one_to_fewer_workers_leaves_all_that_served(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    config = tmp_path / "bolide.toml"
+    config.write_text("workers = 3\n")
+    managed = Managed(start, "app:app", cwd=tmp_path)
+    before = serving(managed)
+    assert len(before) == 3
+    config.write_text("workers = 1\n")
+    (tmp_path / "app.py").write_text("raise LookupError('broken')\n")
+    managed.server.signal(signal.SIGHUP)
+    managed.server.wait_line("the reload has failed: .*; no worker was replaced$")
+    assert serving(managed) == before == set(managed.server.workers())

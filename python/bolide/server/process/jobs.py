@@ -48,20 +48,31 @@ class Jobs:
             replaced, self.now, self._before = self.now, self._before, None
             self._release(replaced)
 
+    @property
+    def slots(self) -> int:
+        """How many workers there must be a place for: a reload that has not ended may fail."""
+        counts = [each.settings.workers for each in (self.now, self._before) if each is not None]
+        return max(counts)
+
     def has_seats(self, count: int) -> bool:
         """Return whether so many workers fit among the siblings of those that run."""
         return self.now.seats >= capacity.seats(count)
 
     def resize(self, count: int) -> None:
-        """Have a job for so many workers, also after a reload that fails.
+        """Have a job for so many workers; one of before, for as many more or less than it had.
 
         If they do not fit among the siblings of those that run, this begins a reload.
 
         Raises:
-            OSError: the system has no descriptor or memory left; then nothing has changed.
+            ConfigError: processes may open too few files for them; then nothing has changed.
+            OSError: the system has no descriptor or memory left; neither has anything then.
         """
+        before, more = self._before, count - self.now.settings.workers
+        most = replace(self.now.settings, workers=max(count, self.slots + more))
+        capacity.raise_descriptor_limit(most)
         job = with_count(self.now, count)
-        before = None if self._before is None else with_count(self._before, count)
+        if before is not None:
+            before = with_count(before, max(1, before.settings.workers + more))
         if self.has_seats(count):
             self.now = job
         else:

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING
 
+from bolide.server import child, worker
+from bolide.server.process.channel import channel as open_channel
+from bolide.server.process.heartbeat import Heart
 from bolide.server.process.jobs import in_words
 from bolide.server.process.lifetime import Pause, Stage
 
 if TYPE_CHECKING:
     from bolide import _core
-    from bolide.server.child import Child
     from bolide.server.process.channel import Channel
-    from bolide.server.process.heartbeat import Heart, Pulse
+    from bolide.server.process.heartbeat import Pulse
     from bolide.server.process.lifetime import Life
-    from bolide.server.worker import Job
 
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
 SERVED_DELAY_S_MAX = 0.5
@@ -49,8 +51,8 @@ class Worker:
     """Its seat among the siblings; None if it has none."""
     generation: int
     """The reload that it belongs to."""
-    job: Job
-    child: Child
+    job: worker.Job
+    child: child.Child
     channel: Channel | None
     state: State = State.STARTING
     due: float | None = None
@@ -123,6 +125,53 @@ class Slot:
         self.delay_s = RESTART_DELAY_S if is_first else min(self.delay_s * 2, longest_s)
         self.due = now + self.delay_s
         return self.delay_s
+
+
+def started(
+    job: worker.Job,
+    place: worker.Place,
+    generation: int,
+    close_fds: Collection[int],
+    signals: Collection[int],
+) -> Worker:
+    """Start a worker, and return it with what belongs to it.
+
+    Args:
+        job: what it does.
+        place: its number and its seat; the rest is added here.
+        generation: the reload that it belongs to.
+        close_fds: descriptors that it does not need.
+        signals: those that the supervisor handles.
+
+    Raises:
+        Exception: it cannot be started, for whatever reason; nothing of it is left.
+    """
+    channel, channel_fd, heart, tally, counts = None, None, None, job.tally, None
+    try:
+        counts = tally.take() if tally is not None else None
+        not_its_own = [*close_fds]
+        if job.needs_channel:
+            used = job.certificates
+            channel, channel_fd = open_channel(used.generation if used else None)
+            not_its_own.append(channel.fd)
+        heart = Heart() if job.settings.worker_timeout_ms else None
+        whole = replace(place, channel_fd=channel_fd, heart=heart)
+        work = partial(worker.run, replace(job, counts=counts), whole)
+        process = child.start(work, not_its_own, signals)
+    except BaseException:
+        if channel is not None:
+            os.close(channel.fd)
+        if heart is not None:
+            heart.close()
+        if tally is not None and counts is not None:
+            tally.release(counts)
+        raise
+    finally:
+        if channel_fd is not None:
+            os.close(channel_fd)
+    made = Worker(place.number, place.seat, generation, job, process, channel)
+    made.counts, made.heart = counts, heart
+    return made
 
 
 def outcome(serving: Collection[Worker], took_s: float) -> str:
