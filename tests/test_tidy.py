@@ -88,9 +88,9 @@ PACKAGES = {
     "doctor": {"errors", "flags", "streams"},
     "fleet": {"_core", "config", "errors", "flags", "load", "quantity"},
     "interface": {"_core", "config", "errors", "web"},
-    "lab": {"_core", "errors", "flags", "lazy_group", "quantity", "streams"},
+    "lab": {"_core", "errors", "flags", "lazy_group", "quantity", "streams", "visible"},
     "load": {"_core", "config", "errors", "flags", "quantity", "streams"},
-    "manage": {"config", "errors", "flags"},
+    "manage": {"config", "errors", "flags", "visible"},
     "server": {"_core", "config", "errors", "interface", "web"},
     "web": {"_core", "errors"},
 }

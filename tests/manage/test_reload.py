@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from bolide.errors import Error
 from bolide.manage import command
+from bolide.manage.status import Status, read
 
 NUMBER = "4"
 """Of the reload that is asked for."""
@@ -36,8 +39,9 @@ class Replaying:
         self._statuses = list(statuses)
         self.commands: list[str] = []
 
-    def status(self) -> dict[str, Any]:
-        return self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
+    def status(self) -> Status:
+        now = self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
+        return read(json.dumps(now).encode())
 
     def command(self, name: str) -> str:
         self.commands.append(name)
@@ -138,3 +142,16 @@ def test_a_process_of_another_origin_is_no_success(
 def test_an_upgrade_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     result = upgrade(monkeypatch, Replaying(OLD), "--timeout", "200ms")
     assert str(result.exception).startswith("the upgrade has not ended within 0.2 s, and continues")
+
+
+@pytest.mark.parametrize("of", [reload, upgrade])
+def test_a_server_that_does_not_say_what_becomes_of_it_is_reported(
+    monkeypatch: pytest.MonkeyPatch, of: Callable[..., Result]
+) -> None:
+    result = of(monkeypatch, Replaying({"workers": []}))
+    what = of.__name__
+    assert isinstance(result.exception, Error)
+    assert str(result.exception) == (
+        f"the server has accepted the {what}, but does not say what becomes of it; "
+        "is it of another version? see its log, or use --no-wait"
+    )

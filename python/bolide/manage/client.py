@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import errno
 import http.client
-import json
 import socket
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from bolide.config.address import Address
 from bolide.errors import Error
+from bolide.manage import status
+from bolide.visible import visible
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 TIMEOUT_S = 5.0
+"""For a request and its whole response, however slowly that arrives."""
 CONTENT_BYTES_MAX = 16 << 20
 """Of a response; that of a server with a thousand workers has less than one."""
 READY = "serving"
@@ -30,21 +37,63 @@ class NoListenerError(UnreachableError):
     """Nothing listens at the address."""
 
 
+Value = TypeVar("Value")
+
+
+class _Socket(socket.socket):
+    """A socket that waits until a time, for all that it does."""
+
+    ends: float
+
+    def until(self, ends: float) -> None:
+        """Set the time, of the monotonic clock."""
+        self.ends = ends
+        self._wait_less()
+
+    def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
+        """Read into a buffer."""
+        self._wait_less()
+        return super().recv_into(buffer, nbytes, flags)
+
+    def _wait_less(self) -> None:
+        left_s = self.ends - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self.settimeout(left_s)
+
+
 class _Connection(http.client.HTTPConnection):
     """A connection to an address of either kind."""
 
     def __init__(self, address: Address) -> None:
         host = LOOPBACK.get(address.host, address.host) or "localhost"
-        super().__init__(host, address.port or None, timeout=TIMEOUT_S)
+        super().__init__(host, address.port or None)
         self._path = address.path
+        self._ends = time.monotonic() + TIMEOUT_S
 
     def connect(self) -> None:
-        if not self._path:
-            super().connect()
+        if self._path:
+            self._connect(socket.AF_UNIX, self._path)
             return
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_S)
-        self.sock.connect(self._path)
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        failure: OSError = TimeoutError()
+        for family, _, _, _, address in found:
+            try:
+                self._connect(family, address)
+                return
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def _connect(self, family: int, address: str | tuple[object, ...]) -> None:
+        made = _Socket(family, socket.SOCK_STREAM)
+        try:
+            made.until(self._ends)
+            made.connect(address)
+        except BaseException:
+            made.close()
+            raise
+        self.sock = made
 
 
 class Client:
@@ -53,21 +102,29 @@ class Client:
     def __init__(self, address: Address) -> None:
         self.address = address
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> status.Status:
         """Return the status.
 
         Raises:
             UnreachableError: nothing responds; a NoListenerError if nothing listens.
             Error: something else than Bolide responds, or the address names no host.
         """
+        return self._status(status.read)
+
+    def status_as_json(self) -> str:
+        """Return the status as it was sent, indented.
+
+        Raises:
+            UnreachableError, Error: as `status`.
+        """
+        return self._status(status.as_json)
+
+    def _status(self, read: Callable[[bytes], Value]) -> Value:
         content = self._ask("GET", "/status", {200})
         try:
-            status = json.loads(content)
-        except ValueError:
+            return read(content)
+        except status.MalformedError:
             raise self._stranger() from None
-        if not isinstance(status, dict) or "workers" not in status:
-            raise self._stranger()
-        return status
 
     def metrics(self) -> dict[str, float]:
         """Return each sample of the metrics, by its name with its labels.
@@ -134,8 +191,8 @@ class Client:
         finally:
             connection.close()
         if response.status not in expected:
-            why = content[:200].decode(errors="replace").splitlines()
-            raise Error(f"{self.address} refuses with {response.status}: {' '.join(why[:1])}")
+            why = visible(" ".join(content[:200].decode(errors="replace").splitlines()[:1]))
+            raise Error(f"{self.address} refuses with {response.status}: {why}")
         return response.headers, content
 
     def _no_host(self) -> Error:

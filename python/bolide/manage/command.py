@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import click
 
@@ -15,6 +13,7 @@ from bolide.errors import ConfigError, Error
 from bolide.flags import TIME, count
 from bolide.manage.client import Client, NoListenerError, UnreachableError
 from bolide.manage.rates import between
+from bolide.manage.status import Results, Status
 from bolide.manage.view import status_text, top_text
 
 POLL_S = 0.1
@@ -80,8 +79,7 @@ def status(management: str | None, config: str | None, as_json: bool, check: boo
     if check:
         click.echo(client.ready())
         return
-    found = client.status()
-    click.echo(json.dumps(found, indent=2) if as_json else status_text(found))
+    click.echo(client.status_as_json() if as_json else status_text(client.status()))
 
 
 @click.command(short_help="Reload a running server, as HUP does.")
@@ -116,16 +114,28 @@ def _wait(is_over: Callable[[], bool], what: str, timeout: float) -> None:
         time.sleep(POLL_S)
 
 
-def _is_reloaded(number: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def _result(number: str, of: Results | None, what: str) -> str | None:
+    """Return the result of what has this number; None if it has not ended.
+
+    Raises:
+        Error: the server does not say.
+    """
+    if of is None or not number:
+        text = f"the server has accepted the {what}, but does not say what becomes of it"
+        raise Error(f"{text}; is it of another version? see its log, or use --no-wait")
+    return of.results.get(number)
+
+
+def _is_reloaded(number: str, before: Status, after: Status) -> bool:
     """Return whether the reload with this number has ended.
 
     Raises:
         Error: it has failed, or the second status is that of another process.
     """
-    if _process(before) != _process(after):
+    if before.process != after.process:
         text = "another process has taken over during the reload, by an upgrade or a restart"
         raise Error(f"{text}; the server's log says whether the reload ended")
-    result = after["reloads"]["results"].get(number)
+    result = _result(number, after.reloads, "reload")
     if result == "failed":
         raise Error("the reload has failed; the server's log says why")
     return result is not None
@@ -147,31 +157,26 @@ def upgrade(management: str | None, config: str | None, wait: bool, timeout: flo
     number = client.command("upgrade")
     if wait:
         _wait(lambda: _is_upgraded(number, before, client.status()), "upgrade", timeout)
-        pid = client.status()["pid"]
-        click.echo(f"upgraded: process {pid} serves, and process {before['pid']} drains")
+        pid = client.status().pid
+        click.echo(f"upgraded: process {pid} serves, and process {before.pid} drains")
     else:
         click.echo("upgrading")
 
 
-def _is_upgraded(number: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def _is_upgraded(number: str, before: Status, after: Status) -> bool:
     """Return whether the upgrade with this number has ended.
 
     Raises:
         Error: it has failed, or the second status is of a process that has another origin.
     """
-    if _process(before) == _process(after):
-        if after["upgrades"]["results"].get(number) == "failed":
+    if before.process == after.process:
+        if _result(number, after.upgrades, "upgrade") == "failed":
             raise Error("the upgrade has failed, and the old process goes on; the log says why")
         return False
-    origin = after.get("took_over") or {}
-    if origin and _process(origin) == _process(before) and origin["upgrade"] == number:
+    origin = after.took_over
+    if origin is not None and (origin.process, origin.upgrade) == (before.process, number):
         return True
     raise Error("another process serves now, which this upgrade has not started; the log has more")
-
-
-def _process(status: Mapping[str, Any]) -> tuple[int, float | None]:
-    """Return what no two processes have in common; in a container each may have the pid 1."""
-    return status["pid"], status.get("start_time_s")
 
 
 @click.command(short_help="Stop a running server, as TERM does.")
@@ -185,16 +190,16 @@ def stop(management: str | None, config: str | None, wait: bool, timeout: float)
     latest when its graceful_timeout_ms are over.
     """
     client = _client(management, config)
-    process = _process(client.status())
+    process = client.status().process
     client.command("stop")
     if wait:
         _wait(lambda: not _is_there(client, process), "stop", timeout)
     click.echo("stopped" if wait else "stopping")
 
 
-def _is_there(client: Client, process: tuple[int, float | None]) -> bool:
+def _is_there(client: Client, process: tuple[int | None, float | None]) -> bool:
     try:
-        return _process(client.status()) == process
+        return client.status().process == process
     except NoListenerError:
         return False
     except UnreachableError:  # a time without a response, or a descriptor, is no end
@@ -209,11 +214,11 @@ def top(management: str | None, config: str | None, interval: float, updates: in
     """Show rates, durations and workers of a running server, and update them until Ctrl-C."""
     client = _client(management, config)
     is_screen = sys.stdout.isatty()
-    before, counted, then = client.metrics(), _requests(client.status()), time.monotonic()
+    before, counted, then = client.metrics(), client.status().requests, time.monotonic()
     while updates is None or updates > 0:
         time.sleep(interval)
         after, status, now = client.metrics(), client.status(), time.monotonic()
-        requests = _requests(status)
+        requests = status.requests
         per_worker = {
             pid: max(0, total - counted.get(pid, 0)) / (now - then)
             for pid, total in requests.items()
@@ -222,7 +227,3 @@ def top(management: str | None, config: str | None, interval: float, updates: in
         click.echo(f"{CLEAR}{text}" if is_screen else f"{text}\n")
         before, counted, then = after, requests, now
         updates = None if updates is None else updates - 1
-
-
-def _requests(status: Mapping[str, Any]) -> dict[int, int]:
-    return {each["pid"]: each["requests"] for each in status["workers"]}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Samples = Mapping[str, float]
-BUCKET = re.compile(r'bolide_http_request_duration_seconds_bucket\{le="([^"]+)"\}')
+BUCKET = re.compile(r'bolide_http_request_duration_seconds_bucket\{le="([0-9.]+|\+Inf)"\}')
 STATUS = re.compile(r'bolide_http_requests_total\{method="[^"]*",status="([^"]+)"\}')
 
 

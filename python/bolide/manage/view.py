@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from bolide.manage.rates import Rates
+from bolide.manage.status import Status
+from bolide.visible import visible
 
 COLUMNS = ("worker", "pid", "state", "age", "memory", "requests", "connections", "busy")
 BUSY_S_MIN = 0.01
 """A worker that has been busy for less is only serving."""
+UNKNOWN = "unknown"
+"""What a server of another version does not say."""
+
+Value = TypeVar("Value")
 
 
-def status_text(status: Mapping[str, Any]) -> str:
+def status_text(status: Status) -> str:
     """Return the status of a server as lines."""
     return "\n".join(
         [*_server_lines(status), "", *_worker_lines(status, {}), *_option_lines(status)]
@@ -20,13 +26,14 @@ def status_text(status: Mapping[str, Any]) -> str:
 
 
 def top_text(
-    status: Mapping[str, Any],
+    status: Status,
     rates: Rates,
     samples: Mapping[str, float],
     per_worker: Mapping[int, float],
 ) -> str:
     """Return what happens in a server as lines; `per_worker` has requests per second by pid."""
-    shown = "  ".join(f"{name} {value:,.0f}/s" for name, value in sorted(rates.by_status.items()))
+    by_status = sorted(rates.by_status.items())
+    shown = "  ".join(f"{visible(name)} {value:,.0f}/s" for name, value in by_status)
     lines = [
         f"requests   {rates.requests:,.0f}/s  {shown}".rstrip(),
         f"durations  median {_duration(rates.median_s)}  99 % {_duration(rates.p99_s)}",
@@ -39,32 +46,32 @@ def top_text(
     return "\n".join([*_server_lines(status), *lines, "", *_worker_lines(status, per_worker)])
 
 
-def _server_lines(status: Mapping[str, Any]) -> list[str]:
-    doing = ", reloading" if status["is_reloading"] else ""
-    doing += ", upgrading" if status.get("is_upgrading") else ""
-    exits = ", ".join(f"{count} {cause}" for cause, count in status["exits"].items())
-    lines = [
-        f"Bolide {status['version']} {status['state']} {status['application']}"
-        f" (pid {status['pid']}, for {_age(status['age_s'])}{doing})"
-    ]
+def _server_lines(status: Status) -> list[str]:
+    doing = ", reloading" if status.is_reloading else ""
+    doing += ", upgrading" if status.is_upgrading else ""
+    ended = (status.exits or {}).items()
+    exits = ", ".join(f"{count} {visible(cause)}" for cause, count in ended)
+    version, state, name = map(_text, (status.version, status.state, status.application))
+    pid, age = _known(status.pid, str), _known(status.age_s, _age)
+    lines = [f"Bolide {version} {state} {name} (pid {pid}, for {age}{doing})"]
     return [*lines, f"workers that have ended: {exits}"] if exits else lines
 
 
-def _worker_lines(status: Mapping[str, Any], per_worker: Mapping[int, float]) -> list[str]:
+def _worker_lines(status: Status, per_worker: Mapping[int, float]) -> list[str]:
     columns = (*COLUMNS, "requests/s") if per_worker else COLUMNS
     rows = [columns]
-    for each in status["workers"]:
+    for each in status.workers:
         row = (
-            str(each["number"]),
-            str(each["pid"]),
-            each["state"],
-            _age(each["age_s"]),
-            _size(each["rss_bytes"]),
-            f"{each['requests']:,}",
-            f"{each['connections']:,}",
-            _age(each["busy_s"]) if each["busy_s"] >= BUSY_S_MIN else "-",
+            _known(each.number, str),
+            _known(each.pid, str),
+            _text(each.state),
+            _known(each.age_s, _age),
+            _known(each.rss_bytes, _size),
+            _known(each.requests, "{:,}".format),
+            _known(each.connections, "{:,}".format),
+            _known(each.busy_s, lambda busy_s: _age(busy_s) if busy_s >= BUSY_S_MIN else "-"),
         )
-        rate = per_worker.get(each["pid"], 0.0)
+        rate = 0.0 if each.pid is None else per_worker.get(each.pid, 0.0)
         rows.append((*row, f"{rate:,.0f}") if per_worker else row)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -73,10 +80,18 @@ def _worker_lines(status: Mapping[str, Any], per_worker: Mapping[int, float]) ->
     ]
 
 
-def _option_lines(status: Mapping[str, Any]) -> list[str]:
-    options = status["options"]
-    shown = [f"  {name} = {value}" for name, value in options.items()]
+def _option_lines(status: Status) -> list[str]:
+    options = status.options or {}
+    shown = [f"  {visible(name)} = {visible(str(value))}" for name, value in options.items()]
     return ["", "options that are not defaults:", *shown] if shown else []
+
+
+def _known(value: Value | None, as_text: Callable[[Value], str]) -> str:
+    return UNKNOWN if value is None else as_text(value)
+
+
+def _text(value: str | None) -> str:
+    return _known(value, visible)
 
 
 def _age(seconds: float) -> str:
