@@ -205,6 +205,14 @@ def test_a_path_where_no_socket_can_be(
     assert str(caught.value) == f"cannot listen on unix:{path}: {why.format(tmp_path)}"
 
 
+def test_a_connected_socket_that_is_passed_is_named() -> None:
+    mine, passed = socket.socketpair()
+    with mine, passed:
+        error = f"cannot listen on fd:{passed.fileno()}: it is a connected socket, not one that"
+        with pytest.raises(ConfigError, match=error):
+            listener.open_all([Address(fd=passed.fileno())])
+
+
 def test_a_link_to_nothing_is_not_a_path_in_use(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("missing")
     with pytest.raises(ConfigError, match="it is a link to missing, which does not exist; remove"):

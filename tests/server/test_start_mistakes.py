@@ -108,6 +108,20 @@ def test_fifo_without_a_writer_as_the_configuration(tmp_path: Path) -> None:
     assert serve(tmp_path, "--config", "settings.toml") == (2, f"bolide: error: {error}\n")
 
 
+@pytest.mark.parametrize("option", ["config", "log-config"])
+@pytest.mark.parametrize("is_device", [True, False])
+def test_a_file_without_a_bound(tmp_path: Path, option: str, is_device: bool) -> None:
+    path = tmp_path / "settings.toml"
+    if is_device:
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text("#" * (1 << 20) + "\n")
+    what = "the configuration file" if option == "config" else "log_config: cannot read"
+    code, errors = serve(tmp_path, f"--{option}", "settings.toml")
+    assert code == 2 and len(errors.splitlines()) == 1
+    assert what in errors and errors.endswith("settings.toml: it is larger than 1 MiB\n")
+
+
 @pytest.mark.parametrize("host", ["a" * 300, "\u00e9..x", ".x"])
 def test_a_host_that_no_name_can_be(tmp_path: Path, host: str) -> None:
     reason = f"{host!r} is not the name of a host; a part has 1 to 63 characters"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,6 +162,35 @@ def test_the_watchdog_is_notified_twice_as_often_as_it_needs(
     start("basic.py", env=environ)
     assert notified.recv(4096).startswith(b"READY=1")
     assert [notified.recv(4096) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+
+
+def test_more_sockets_than_files_may_be_open_are_refused() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for count in (str(min(soft, 65_536) + 1), "99999999", "9" * 5000):
+        with pytest.raises(ConfigError, match=f"LISTEN_FDS: {count[:20]} sockets are more than"):
+            passed({"LISTEN_FDS": count, "LISTEN_PID": str(os.getpid())})
+    assert passed({"LISTEN_FDS": "0001", "LISTEN_PID": str(os.getpid())}) == [Address(fd=3)]
+
+
+@pytest.mark.parametrize("interval_us", ["1", "99999"])
+def test_a_watchdog_with_a_short_interval_does_not_keep_the_supervisor_busy(
+    notified: socket.socket, caplog: pytest.LogCaptureFixture, interval_us: str
+) -> None:
+    name = str(notified.getsockname())
+    made = Notifications({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": interval_us})
+    (warning,) = caplog.messages
+    assert "systemd is notified for an interval of 0.1 s, not of " in warning
+    before = time.monotonic()
+    made.watch()
+    assert made.due is not None and before + 0.05 <= made.due <= time.monotonic() + 0.05
+
+
+@pytest.mark.parametrize("interval_us", ["0", "9" * 5000])
+def test_no_interval_is_no_watchdog(interval_us: str, notified: socket.socket) -> None:
+    name = str(notified.getsockname())
+    made = Notifications({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": interval_us})
+    made.watch()
+    assert made.due is None
 
 
 def test_nobody_is_notified_without_systemd_and_a_watchdog_of_another_process() -> None:

@@ -52,10 +52,22 @@ def test_files_that_cannot_be_read(files: Files, tmp_path: Path) -> None:
     assert "give the path of a file with the password" in found
 
 
-def test_files_that_may_not_be_read(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("option", ["certificate", "key", "key_password_file"])
+def test_files_without_a_bound(files: Files, tmp_path: Path, option: str) -> None:
+    huge = tmp_path / "huge.pem"
+    with huge.open("wb") as file:
+        file.truncate((16 << 20) + 1)
+    given = {"certificate": files.certificate, "key": files.key, option: huge}
+    assert f"{option}: cannot read {huge}: it is larger than 16 MiB; give" in refusal(**given)
+
+
+def test_files_that_may_not_be_read(
+    files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def refuse(path: str, flags: int) -> int:
         raise PermissionError(13, "Permission denied")
 
+    monkeypatch.chdir(tmp_path)  # in which there is no configuration file
     monkeypatch.setattr(os, "open", refuse)
     text = f"cannot read {files.certificate}: Permission denied; let the user of the server read it"
     assert refusal(certificate=files.certificate, key=files.key) == f"certificate: {text}"

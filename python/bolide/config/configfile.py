@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bolide.config import bounded
 from bolide.errors import ConfigError
 
 OWN_FILE = "bolide.toml"
@@ -51,8 +52,7 @@ def _document(path: Path) -> Mapping[str, Any]:
     try:
         if stat.S_ISFIFO(path.stat().st_mode):  # opening it would wait for a writer
             raise ConfigError(f"cannot read the configuration file {path}: it is a FIFO")
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(bounded.read(path, bounded.CONFIG_BYTES_MAX).decode())
     except OSError as error:
         is_dangling = isinstance(error, FileNotFoundError) and path.is_symlink()
         why = f"it is a link to {path.readlink()}, which is missing" if is_dangling else ""

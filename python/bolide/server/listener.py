@@ -162,6 +162,10 @@ def _adopt(fd: int, address: Address) -> Listener:
     if kind != socket.SOCK_STREAM:
         passed.detach()
         raise ConfigError(f"cannot listen on {address}: it is not a stream socket")
+    if _is_connected(passed):
+        passed.detach()
+        reason = "it is a connected socket, not one that listens"
+        raise ConfigError(f"cannot listen on {address}: {reason}")
     passed.setblocking(False)
     passed.set_inheritable(False)
     name = passed.getsockname()
@@ -170,6 +174,14 @@ def _adopt(fd: int, address: Address) -> Listener:
         return Listener(passed, Address(path=path, scheme=address.scheme))
     passed.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Listener(passed, Address(name[0], name[1], scheme=address.scheme))
+
+
+def _is_connected(passed: socket.socket) -> bool:
+    try:
+        passed.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 def _open_tcp(address: Address) -> list[Listener]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import time
 from collections.abc import Mapping, MutableMapping
 
 from bolide.config.address import Address
 from bolide.errors import ConfigError
+from bolide.server.logs import logger
 
 FIRST_FD = 3
 """Of the sockets that are passed (SD_LISTEN_FDS_START)."""
+FDS_MAX = 65_536
+"""Sockets that are passed at most, whatever a process may have open."""
+WATCHDOG_S_MIN = 0.1
+"""Shortest interval of a watchdog that is kept: otherwise messages would be all of the work."""
+WATCHDOG_DIGITS_MAX = 18
 SEND_S = 1.0
 """Time for systemd to take a message: one that is lost could end the service."""
 
@@ -29,7 +36,19 @@ def passed(environ: MutableMapping[str, str]) -> list[Address]:
         raise ConfigError(f"LISTEN_FDS: {count!r} is not a number of sockets")
     for name in ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"):
         environ.pop(name, None)
+    if not is_possible(count):
+        raise ConfigError(
+            f"LISTEN_FDS: {count[:20]} sockets are more than this process may have open files"
+        )
     return [Address(fd=FIRST_FD + index) for index in range(int(count))]
+
+
+def is_possible(count: str) -> bool:
+    """Return whether so many sockets can have been passed, written as decimal digits."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FDS_MAX if soft == resource.RLIM_INFINITY else min(soft, FDS_MAX)
+    significant = count.lstrip("0")
+    return len(significant) <= len(str(most)) and int(significant or "0") <= most
 
 
 class Notifications:
@@ -106,4 +125,11 @@ def _watchdog_s(environ: MutableMapping[str, str]) -> float | None:
     is_ours = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     if not is_ours or not interval_us.isascii() or not interval_us.isdigit():
         return None
-    return int(interval_us) / 1_000_000 or None
+    significant = interval_us.lstrip("0")
+    if not significant or len(significant) > WATCHDOG_DIGITS_MAX:
+        return None  # of 30,000 years, it is none
+    interval_s = int(significant) / 1_000_000
+    if interval_s < WATCHDOG_S_MIN:
+        text = "WATCHDOG_USEC: systemd is notified for an interval of %g s, not of %g s, which is "
+        logger.warning(text + "too short; raise WatchdogSec", WATCHDOG_S_MIN, interval_s)
+    return max(interval_s, WATCHDOG_S_MIN)

@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bolide.config import bounded
 from bolide.errors import ConfigError
 
 
@@ -54,7 +55,7 @@ def read(path: str) -> LogConfig:
     if Path(path).is_fifo():  # opening it would wait for a writer
         raise ConfigError(f"log_config: cannot read {path}: it is a FIFO")
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = bounded.read(path, bounded.CONFIG_BYTES_MAX).decode()
         content = _parsed(suffix, text)
     except OSError as error:
         raise ConfigError(f"log_config: cannot read {path}: {error.strerror}") from None

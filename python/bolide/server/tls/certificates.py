@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from bolide import _core
+from bolide.config import bounded
 from bolide.errors import ConfigError
 from bolide.server.logs import logger
 from bolide.server.tls import pem
@@ -335,21 +336,16 @@ def _bytes(option: str, path: str) -> bytes:
     if option == "key_password_file":
         remedy = "give the path of a file with the password"
     try:
-        # A pipe would make the server wait for somebody who writes.
-        with open(path, "rb", opener=_open_at_once) as file:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                # Editors of Windows write a mark of the encoding first.
-                return file.read().removeprefix(b"\xef\xbb\xbf")
+        mode = os.stat(path).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # of which reading says what is wrong
+            # Editors of Windows write a mark of the encoding first.
+            return bounded.read(path, bounded.PEM_BYTES_MAX).removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         if isinstance(error, PermissionError):
             remedy = "let the user of the server read it"
         text = f"{option}: cannot read {path}: {error.strerror}; {remedy}"
         raise UnreadableError(text) from None
     raise UnreadableError(f"{option}: {path} is not a regular file; {remedy}")
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 REMEDIES = {
