@@ -346,6 +346,16 @@ impl Context {
         }
     }
 
+    /// What is held of published frames, which connections share. As [`Context::charge`].
+    #[inline]
+    pub(crate) fn charge_published(&mut self) {
+        let held = self.websockets.published.bytes();
+        let before = std::mem::replace(&mut self.websockets.charged_bytes, held);
+        if held != before {
+            self.charge(before, held);
+        }
+    }
+
     /// The response to a request that would make the server hold more than it may.
     #[cold]
     pub(crate) fn budget_refusal(&mut self) -> (u16, &'static str) {

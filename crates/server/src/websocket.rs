@@ -38,7 +38,7 @@ use crate::app::websocket::Appetite;
 use crate::context::Context;
 use crate::context::metrics::OpenWebSocket;
 use crate::id::ExchangeId;
-use crate::link::Turn;
+use crate::link::{Broken, Turn};
 use crate::mailbox::Command;
 use crate::responder::messages::MessageWriter;
 use crate::responder::messages::publication::{Publication, SharedFrame};
@@ -411,9 +411,14 @@ impl WebSocket {
         self.state == State::Open
     }
 
-    /// Memory of what waits here to be sent.
+    /// Memory of what waits here to be sent, as if nothing of it was shared.
     pub(crate) fn queued_bytes(&self) -> usize {
-        self.outgoing.held_bytes()
+        self.outgoing.queued_bytes()
+    }
+
+    /// What it adds to the burden of its connection by the frames that it shares with others.
+    pub(crate) fn shared_burden(&self, now_ms: u64) -> u64 {
+        self.outgoing.shared_burden(now_ms)
     }
 
     /// Whether a published frame of `frame_bytes` is within the limit, or is the only one. `unsent_bytes` wait for the socket already.
@@ -423,7 +428,7 @@ impl WebSocket {
         frame_bytes: usize,
         unsent_bytes: usize,
     ) -> bool {
-        let queued_bytes = unsent_bytes + self.outgoing.held_bytes_with(frame_bytes);
+        let queued_bytes = unsent_bytes + self.outgoing.queued_bytes_with(frame_bytes);
         queued_bytes as u64 <= context.limits.websocket_queued_bytes_max
             || unsent_bytes == 0 && self.outgoing.is_empty()
     }
@@ -454,7 +459,8 @@ impl WebSocket {
         if !self.has_room_for(turn.context, frame.len(), unsent_bytes) {
             return self.close_slow(turn);
         }
-        match self.outgoing.push_shared(frame) {
+        let now_ms = turn.context.clock.now_ms();
+        match self.outgoing.push_shared(frame, now_ms) {
             Ok(()) => turn.context.metrics.messages_sent(1),
             Err(lack) => self.close_short(turn, lack),
         }
@@ -482,6 +488,22 @@ impl WebSocket {
         self.outgoing.unsent_bytes()
     }
 
+    /// Sends from a long frame that others send too, if that is next, without a copy for this one. Returns false if it is not.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    #[inline]
+    pub(crate) fn send_shared<A>(&mut self, turn: &mut Turn<'_, A>) -> Result<bool, Broken> {
+        if turn.context.responder.out.is_empty()
+            && let Some(unsent) = self.outgoing.long_shared()
+        {
+            let sent_bytes = turn.link.send_from(turn.context, unsent)?;
+            self.outgoing.was_sent(sent_bytes);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
     /// Moves what waits to the send buffer, as much as should be sent at once.
     pub(crate) fn emit(&mut self, context: &mut Context) {
         let bytes_max = context.limits.send_buffer_bytes_max as usize;
@@ -492,7 +514,7 @@ impl WebSocket {
             return self.lack(context, lack);
         }
         // After whole frames, and not after all that wait: there may be more of them for ever.
-        if self.state == State::Open && self.has_ping {
+        if self.state == State::Open && self.has_ping && !self.outgoing.is_in_part() {
             let content = self.forget_ping();
             match reserve(out, CONTROL_FRAME_BYTES_MAX) {
                 Ok(()) => Sender::new(Role::Server).push_pong(out, &content, [0; 4]),
@@ -559,7 +581,7 @@ impl WebSocket {
         self.receiver.message_bytes()
     }
 
-    /// Memory held, in bytes, besides its record.
+    /// Memory held, in bytes, besides its record, and frames that it shares with others.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         let rare = self.rare.as_ref().map_or(0, |rare| rare.held_bytes());

@@ -11,7 +11,7 @@ use crate::link::{Delivery, Fate, Turn};
 use crate::pace::arrival_rate;
 
 impl Connection {
-    /// Memory held, in bytes, besides its own record.
+    /// Memory held, in bytes, besides its own record, and what it shares with others.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         self.link.held_bytes()
@@ -96,7 +96,18 @@ impl Connection {
             false => 0,
         };
         let burden = (self.accounted_bytes as u64).saturating_mul(age_ms.saturating_add(1));
+        let burden = burden.saturating_add(self.shared_burden(now_ms));
         (is_of_peer && self.accounted_bytes > 0).then_some(burden)
+    }
+
+    /// The burden of published frames, which it shares with others: its part of them, although only the end of the last holder frees them. Over
+    /// HTTP/2 they are copied in its turn.
+    fn shared_burden(&self, now_ms: u64) -> u64 {
+        match &self.phase {
+            Phase::WebSocket(upgraded) => upgraded.websocket.shared_burden(now_ms),
+            Phase::H1(h1) => h1.shared_burden(now_ms),
+            _ => 0,
+        }
     }
 
     /// Ends what its peer makes it hold: content that is being received gets 503, a response that is not read is truncated.

@@ -6,6 +6,7 @@ use wire::websocket::{Inflaters, MessageLimits, NoMemory, WindowBits};
 
 use super::topics::Topics;
 use crate::limits::Limits;
+use crate::responder::messages::publication::Published;
 
 /// The settings of WebSockets that are not numbers of [`Limits`].
 #[derive(Clone, Debug, Default)]
@@ -106,6 +107,10 @@ pub(crate) struct WebSockets {
     pub(crate) limits: MessageLimits,
     pub(crate) inflaters: Inflaters,
     pub(crate) topics: Topics,
+    /// What waits for them of published frames.
+    pub(crate) published: Published,
+    /// What the budget is charged of it.
+    pub(crate) charged_bytes: usize,
 }
 
 impl WebSockets {
@@ -120,6 +125,8 @@ impl WebSockets {
             },
             inflaters: Inflaters::default(),
             topics: Topics::default(),
+            published: Published::default(),
+            charged_bytes: 0,
         }
     }
 }

@@ -163,6 +163,14 @@ impl H1 {
         }
     }
 
+    /// As [`WebSocket::shared_burden`].
+    pub(crate) fn shared_burden(&self, now_ms: u64) -> u64 {
+        match &self.reading {
+            Reading::Upgraded(websocket) => websocket.shared_burden(now_ms),
+            _ => 0,
+        }
+    }
+
     /// The connection has ended before it became a WebSocket that the application has accepted.
     pub(super) fn lose_websocket<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if let Some(Upgraded { mut websocket, .. }) = self.upgrade() {

@@ -3,7 +3,7 @@
 //! | sending | means | who moves next |
 //! | --- | --- | --- |
 //! | `Open` | the socket accepts bytes | the protocol |
-//! | `Full` | the socket did not accept bytes (possibly a file's, or a TLS record's), and some may wait here | the peer, at its [`Pace`] |
+//! | `Full` | the socket did not accept bytes (possibly a file's, those of a frame that several connections send, or a TLS record's), and some may wait here | the peer, at its [`Pace`] |
 //! | `Arriving` | everything is sent, but was not acknowledged at the last check | the peer, at its pace |
 //! | `Lost` | some bytes will never be sent: the socket is broken, or there was no memory for them. Nothing may be sent after them | the reactor: the connection ends at once |
 
@@ -91,6 +91,22 @@ impl Link {
         };
         self.took(context, count);
         count
+    }
+
+    /// Sends bytes from where they are. Returns how many the socket has accepted; the sender has to keep the others until it has room.
+    pub(crate) fn send_from(
+        &mut self,
+        context: &mut Context,
+        bytes: &[u8],
+    ) -> Result<usize, Broken> {
+        self.note_arrival();
+        let sent = self.transport.send(bytes);
+        let count = self.accepted(context, sent)?;
+        self.took(context, count);
+        if count < bytes.len() {
+            self.sending = Sending::Full(self.blocked(context));
+        }
+        Ok(count)
     }
 
     /// Keeps the context's send buffer until the socket has room.

@@ -53,6 +53,7 @@ impl<A: App> Worker<A> {
                 self.mail = mail;
             }
             self.send_touched(bound, began_ms);
+            self.context.charge_published();
             if may_be_more {
                 return true;
             }
@@ -138,6 +139,7 @@ impl<A: App> Worker<A> {
         let Some(topic) = topics.publish(&publication.topic) else {
             return;
         };
+        publication.count(&self.context.websockets.published);
         while let Some(id) = self.context.websockets.topics.next(topic) {
             let key = id.connection() as usize;
             self.make_room(key, id, publication.plain().len());

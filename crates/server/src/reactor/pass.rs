@@ -73,6 +73,7 @@ impl<A: App> Worker<A> {
             self.end_orphans(waited_ms);
         }
         self.context.charge_departed(self.app.departed_bytes());
+        self.context.charge_published();
         if self.context.budget.is_pressed() {
             self.relieve();
         }

@@ -59,6 +59,7 @@ impl<A: App> Worker<A> {
             self.with_connection(key, |connection, context, app, _| {
                 connection.end_holding(context, app)
             });
+            self.context.charge_published();
             count += u64::from(self.context.budget.held_bytes() < before);
         }
         let held_bytes = self.context.budget.held_bytes();
@@ -82,7 +83,8 @@ impl<A: App> Worker<A> {
         if self.connections.len() > CHECKED_MAX {
             return;
         }
-        let mut sum = self.context.budget.departed_bytes();
+        let published = self.context.websockets.charged_bytes as u64;
+        let mut sum = self.context.budget.departed_bytes() + published;
         for (_, connection) in &self.connections {
             let (charged, held) = (connection.accounted_bytes(), connection.held_bytes());
             assert_eq!(charged, held, "a connection is charged for what it holds");

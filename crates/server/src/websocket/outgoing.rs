@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use net::memory::{NoMemory, append, reserve_place};
 
-use crate::responder::messages::publication::SharedFrame;
+use crate::context::budget::HOLDER_BYTES_MIN;
+use crate::responder::messages::publication::{Frame, SharedFrame};
 
-/// Frames of at least this length, written by others, become a piece instead of being copied.
+/// Frames of at least this length become a piece, or are sent from where they are, instead of being copied.
 pub(super) const MOVED_BYTES_MIN: usize = 16 * 1024;
-/// What a shared frame takes besides its octets: its `Vec`, and the two counts of the `Arc`.
-const SHARED_BYTES: usize = size_of::<Vec<u8>>() + 2 * size_of::<usize>();
 
 enum Piece {
     Own(Vec<u8>),
@@ -21,20 +20,12 @@ impl Piece {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Own(bytes) => bytes,
-            Piece::Shared(bytes) => bytes,
-        }
-    }
-
-    /// Memory held, in bytes, besides its place. A shared frame counts for each of its holders, because the last one keeps it.
-    fn held_bytes(&self) -> usize {
-        match self {
-            Piece::Own(bytes) => bytes.capacity(),
-            Piece::Shared(bytes) => bytes.capacity() + SHARED_BYTES,
+            Piece::Shared(frame) => frame,
         }
     }
 }
 
-/// Whole frames, in sending order. Empty, it holds no memory but a pointer.
+/// Whole frames, in sending order; of the first, which others send too, a part may have been sent. Empty, it holds no memory but a pointer.
 #[derive(Default)]
 pub(super) struct Outgoing {
     waiting: Option<Box<Waiting>>,
@@ -44,8 +35,14 @@ pub(super) struct Outgoing {
 struct Waiting {
     pieces: VecDeque<Piece>,
     unsent_bytes: usize,
-    /// What the pieces hold, besides their places.
-    pieces_bytes: usize,
+    /// What its own pieces hold, besides their places.
+    own_bytes: usize,
+    /// What is unsent of shared frames, and their records.
+    shared_bytes: usize,
+    /// Since when that is worth looking at.
+    shares_since_ms: u64,
+    /// What was sent of the first piece, which is a shared frame then.
+    sent_bytes: usize,
 }
 
 impl Outgoing {
@@ -58,19 +55,34 @@ impl Outgoing {
         self.waiting.as_ref().map_or(0, |all| all.unsent_bytes)
     }
 
-    /// Memory held, in bytes.
+    /// Memory held, in bytes, besides shared frames ([`Published`]).
+    ///
+    /// [`Published`]: crate::responder::messages::publication::Published
     pub(super) fn held_bytes(&self) -> usize {
         self.waiting.as_ref().map_or(0, |all| all.held_bytes())
     }
 
-    /// What it would hold with one more shared frame of `frame_bytes`.
-    pub(super) fn held_bytes_with(&self, frame_bytes: usize) -> usize {
+    /// The same with what is unsent of shared frames, as if it were the only one that holds them: the last one keeps them.
+    pub(super) fn queued_bytes(&self) -> usize {
+        let shared_bytes = self.waiting.as_ref().map_or(0, |all| all.shared_bytes);
+        self.held_bytes() + shared_bytes
+    }
+
+    /// [`Outgoing::queued_bytes`] with one more shared frame of `frame_bytes`.
+    pub(super) fn queued_bytes_with(&self, frame_bytes: usize) -> usize {
         let (length, capacity) = self
             .waiting
             .as_ref()
             .map_or((0, 0), |all| (all.pieces.len(), all.pieces.capacity()));
         let new_places = if length == capacity { length.max(1) } else { 0 };
-        self.held_bytes() + new_places * size_of::<Piece>() + frame_bytes + SHARED_BYTES
+        let places_bytes = new_places * size_of::<Piece>();
+        self.queued_bytes() + places_bytes + frame_bytes + Frame::RECORD_BYTES
+    }
+
+    /// Its part of the memory of the frames that it shares, in bytes, times the milliseconds for which it has shared much.
+    pub(super) fn shared_burden(&self, now_ms: u64) -> u64 {
+        let all = self.waiting.as_ref();
+        all.map_or(0, |all| all.shared_burden(now_ms))
     }
 
     /// Changes what waits. What holds no piece then is freed.
@@ -102,7 +114,7 @@ impl Outgoing {
         if out.len() >= MOVED_BYTES_MIN {
             return self.change(|all| {
                 reserve_place(&mut all.pieces)?;
-                all.push(Piece::Own(std::mem::take(out)));
+                all.push_own(std::mem::take(out));
                 Ok(())
             });
         }
@@ -115,15 +127,32 @@ impl Outgoing {
     ///
     /// # Errors
     /// As [`Outgoing::write`].
-    pub(super) fn push_shared(&mut self, frame: &SharedFrame) -> Result<(), NoMemory> {
+    pub(super) fn push_shared(&mut self, frame: &SharedFrame, now_ms: u64) -> Result<(), NoMemory> {
         self.change(|all| {
             reserve_place(&mut all.pieces)?;
-            all.push(Piece::Shared(Arc::clone(frame)));
+            all.push_shared(frame, now_ms);
             Ok(())
         })
     }
 
-    /// Moves frames to `out`, which then has about `bytes_max` at most, or one piece.
+    /// What is unsent of the first frame, if that is long and shared: it can be sent from there.
+    pub(super) fn long_shared(&self) -> Option<&[u8]> {
+        let all = self.waiting.as_ref()?;
+        let first = all.pieces.front().filter(|first| first.is_long_shared());
+        first.and_then(|first| first.bytes().get(all.sent_bytes..))
+    }
+
+    /// So much of what [`Outgoing::long_shared`] returns was sent.
+    pub(super) fn was_sent(&mut self, bytes: usize) {
+        self.change(|all| all.was_sent(bytes));
+    }
+
+    /// Whether a part of the first frame was sent: nothing may be sent before the rest.
+    pub(super) fn is_in_part(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|all| all.sent_bytes > 0)
+    }
+
+    /// Moves frames to `out`, which then has about `bytes_max` at most, or one piece. A long shared frame is not moved to others.
     ///
     /// # Errors
     /// If there is no memory for a copy. The frames that were not moved are still here.
@@ -134,16 +163,39 @@ impl Outgoing {
         }
     }
 
-    /// Drops everything.
+    /// Drops all frames but one of which a part was sent.
     pub(super) fn clear(&mut self) {
-        *self = Outgoing::default();
+        match self.is_in_part() {
+            true => self.change(Waiting::keep_first),
+            false => *self = Outgoing::default(),
+        }
+    }
+}
+
+impl Piece {
+    fn is_long_shared(&self) -> bool {
+        matches!(self, Piece::Shared(frame) if frame.len() >= MOVED_BYTES_MIN)
     }
 }
 
 impl Waiting {
     fn held_bytes(&self) -> usize {
         let places = self.pieces.capacity() * size_of::<Piece>();
-        size_of::<Waiting>() + places + self.pieces_bytes
+        size_of::<Waiting>() + places + self.own_bytes
+    }
+
+    /// Of a frame that several hold, each has the same part.
+    fn shared_burden(&self, now_ms: u64) -> u64 {
+        let part = |piece: &Piece| match piece {
+            Piece::Own(_) => 0,
+            Piece::Shared(frame) => frame.held_bytes() / Arc::strong_count(frame),
+        };
+        let bytes: usize = self.pieces.iter().map(part).sum();
+        let age_ms = match self.shared_bytes >= HOLDER_BYTES_MIN {
+            true => now_ms.saturating_sub(self.shares_since_ms),
+            false => 0,
+        };
+        (bytes as u64).saturating_mul(age_ms.saturating_add(1))
     }
 
     fn write(
@@ -160,35 +212,77 @@ impl Waiting {
         let (length, capacity) = (tail.len(), tail.capacity());
         let written = write(tail);
         self.unsent_bytes += tail.len() - length;
-        self.pieces_bytes += tail.capacity() - capacity;
+        self.own_bytes += tail.capacity() - capacity;
         if tail.is_empty() {
-            self.pieces_bytes -= tail.capacity();
+            self.own_bytes -= tail.capacity();
             self.pieces.pop_back();
         }
         written
     }
 
-    fn push(&mut self, piece: Piece) {
-        self.unsent_bytes += piece.bytes().len();
-        self.pieces_bytes += piece.held_bytes();
-        self.pieces.push_back(piece);
+    fn push_own(&mut self, bytes: Vec<u8>) {
+        self.unsent_bytes += bytes.len();
+        self.own_bytes += bytes.capacity();
+        self.pieces.push_back(Piece::Own(bytes));
+    }
+
+    fn push_shared(&mut self, frame: &SharedFrame, now_ms: u64) {
+        let before_bytes = self.shared_bytes;
+        self.unsent_bytes += frame.len();
+        self.shared_bytes += frame.len() + Frame::RECORD_BYTES;
+        if before_bytes < HOLDER_BYTES_MIN && self.shared_bytes >= HOLDER_BYTES_MIN {
+            self.shares_since_ms = now_ms;
+        }
+        self.pieces.push_back(Piece::Shared(Arc::clone(frame)));
+    }
+
+    fn was_sent(&mut self, bytes: usize) {
+        self.unsent_bytes -= bytes;
+        self.shared_bytes -= bytes;
+        self.sent_bytes += bytes;
+        let first = self.pieces.front().map_or(0, |first| first.bytes().len());
+        if self.sent_bytes == first {
+            self.shared_bytes -= Frame::RECORD_BYTES;
+            self.sent_bytes = 0;
+            self.pieces.pop_front();
+        }
     }
 
     fn move_to(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Result<(), NoMemory> {
         while let Some(piece) = self.pieces.front_mut() {
-            let (length, held_bytes) = (piece.bytes().len(), piece.held_bytes());
-            if !out.is_empty() && out.len() + length > bytes_max {
+            let is_long_shared = piece.is_long_shared();
+            let unsent = piece.bytes().get(self.sent_bytes..).unwrap_or_default();
+            let length = unsent.len();
+            if !out.is_empty() && (is_long_shared || out.len() + length > bytes_max) {
                 return Ok(());
             }
             match piece {
-                Piece::Own(bytes) if out.is_empty() => *out = std::mem::take(bytes),
-                piece => append(out, piece.bytes())?,
+                Piece::Shared(_) => {
+                    append(out, unsent)?;
+                    self.was_sent(length);
+                }
+                Piece::Own(bytes) => {
+                    let held_bytes = bytes.capacity();
+                    match out.is_empty() {
+                        true => *out = std::mem::take(bytes),
+                        false => append(out, bytes)?,
+                    }
+                    self.own_bytes -= held_bytes;
+                    self.unsent_bytes -= length;
+                    self.pieces.pop_front();
+                }
             }
-            self.pieces.pop_front();
-            self.unsent_bytes -= length;
-            self.pieces_bytes -= held_bytes;
         }
         Ok(())
+    }
+
+    /// Drops all pieces but the first, a shared frame.
+    fn keep_first(&mut self) {
+        self.pieces.truncate(1);
+        self.own_bytes = 0;
+        self.unsent_bytes = self.pieces.front().map_or(0, |first| first.bytes().len());
+        self.unsent_bytes -= self.sent_bytes;
+        self.shared_bytes = self.unsent_bytes + Frame::RECORD_BYTES;
     }
 }
 
@@ -199,10 +293,10 @@ mod tests {
     #[test]
     fn pieces_keep_their_order_and_are_counted() -> Result<(), NoMemory> {
         let mut outgoing = Outgoing::default();
-        let shared: SharedFrame = Arc::new(b"shared".to_vec());
+        let shared: SharedFrame = Arc::new(Frame::new(b"shared".to_vec()));
         outgoing.write(|out| append(out, b"a"))?;
         outgoing.write(|out| append(out, b"b"))?;
-        outgoing.push_shared(&shared)?;
+        outgoing.push_shared(&shared, 0)?;
         outgoing.take(&mut vec![b'x'; MOVED_BYTES_MIN])?;
         outgoing.take(&mut b"end".to_vec())?;
         assert_eq!(outgoing.unsent_bytes(), 2 + 6 + MOVED_BYTES_MIN + 3);
@@ -224,13 +318,15 @@ mod tests {
     fn what_many_short_frames_hold_is_counted() -> Result<(), NoMemory> {
         let mut outgoing = Outgoing::default();
         for _ in 0..1000 {
-            let before = outgoing.held_bytes_with(2);
-            outgoing.push_shared(&Arc::new(b"ab".to_vec()))?;
-            assert!(outgoing.held_bytes() >= before.min(1000));
+            let before = outgoing.queued_bytes_with(2);
+            outgoing.push_shared(&Arc::new(Frame::new(b"ab".to_vec())), 0)?;
+            assert!(outgoing.queued_bytes() >= before.min(1000));
         }
-        let each = size_of::<Piece>() + SHARED_BYTES + 2;
+        let each = size_of::<Piece>() + Frame::RECORD_BYTES + 2;
         assert_eq!(outgoing.unsent_bytes(), 2000);
-        assert!(outgoing.held_bytes() >= 1000 * each);
+        assert!(outgoing.queued_bytes() >= 1000 * each);
+        assert!(outgoing.held_bytes() >= 1000 * size_of::<Piece>());
+        assert!(outgoing.held_bytes() < 1000 * each);
         outgoing.clear();
         assert_eq!(outgoing.held_bytes(), 0);
         Ok(())
@@ -246,6 +342,52 @@ mod tests {
         outgoing.write(|out| append(out, b"a"))?;
         assert_eq!(outgoing.write(|_| Err(lack)), Err(lack));
         assert_eq!(outgoing.unsent_bytes(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn a_long_shared_frame_is_sent_from_where_it_is() -> Result<(), NoMemory> {
+        let mut outgoing = Outgoing::default();
+        let long: SharedFrame = Arc::new(Frame::new(vec![b'x'; MOVED_BYTES_MIN]));
+        outgoing.write(|out| append(out, b"a"))?;
+        outgoing.push_shared(&long, 0)?;
+        outgoing.write(|out| append(out, b"b"))?;
+        assert_eq!(outgoing.long_shared(), None);
+        let mut out = Vec::new();
+        outgoing.move_to(&mut out, usize::MAX)?;
+        assert_eq!(out, b"a");
+        let queued_bytes = outgoing.queued_bytes();
+        assert_eq!(outgoing.long_shared().map(<[u8]>::len), Some(long.len()));
+        outgoing.was_sent(long.len() - 3);
+        assert_eq!(outgoing.long_shared(), Some(&b"xxx"[..]));
+        assert_eq!(outgoing.unsent_bytes(), 3 + 1);
+        assert_eq!(outgoing.queued_bytes(), queued_bytes - long.len() + 3);
+        assert!(outgoing.is_in_part());
+        outgoing.clear();
+        assert_eq!((outgoing.unsent_bytes(), outgoing.is_empty()), (3, false));
+        outgoing.write(|out| append(out, b"end"))?;
+        out.clear();
+        outgoing.move_to(&mut out, usize::MAX)?;
+        assert_eq!(out, b"xxxend");
+        assert!(outgoing.is_empty());
+        assert_eq!(Arc::strong_count(&long), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn holders_of_a_frame_have_parts_of_its_burden() -> Result<(), NoMemory> {
+        let long: SharedFrame = Arc::new(Frame::new(vec![b'x'; HOLDER_BYTES_MIN]));
+        let mut holders: [Outgoing; 3] = Default::default();
+        for holder in &mut holders {
+            holder.push_shared(&long, 1000)?;
+        }
+        let held_bytes = long.held_bytes();
+        drop(long);
+        let [first, second, third] = &mut holders;
+        assert_eq!(first.shared_burden(1009), (held_bytes / 3 * 10) as u64);
+        second.clear();
+        third.clear();
+        assert_eq!(first.shared_burden(1009), (held_bytes * 10) as u64);
         Ok(())
     }
 }

@@ -79,9 +79,12 @@ impl Upgraded {
     #[inline]
     fn serve<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &mut [u8]) -> usize {
         while self.websocket.has_unsent() && !turn.link.is_full() {
+            // What runs next detects a broken connection.
+            if self.websocket.send_shared(turn) != Ok(false) {
+                continue;
+            }
             self.websocket.emit(turn.context);
             if self.websocket.has_unsent() {
-                // What runs next detects a broken connection.
                 let _ = turn.link.flush(turn.context, false);
             }
         }
@@ -179,7 +182,11 @@ impl Upgraded {
             if turn.context.share.is_sent() {
                 return Fate::Again;
             }
-            self.websocket.emit(turn.context);
+            match self.websocket.send_shared(turn) {
+                Ok(true) => {}
+                Ok(false) => self.websocket.emit(turn.context),
+                Err(Broken) => return self.abandon(turn),
+            }
         }
         self.websocket.notify_writer(turn);
         self.fate(turn)
@@ -215,8 +222,10 @@ impl Upgraded {
             let _ = turn.link.resume(turn.context, false);
         }
         while !turn.link.is_full() && self.websocket.has_unsent() && !turn.context.share.is_sent() {
-            self.websocket.emit(turn.context);
-            let _ = turn.link.flush(turn.context, false);
+            if self.websocket.send_shared(turn) == Ok(false) {
+                self.websocket.emit(turn.context);
+                let _ = turn.link.flush(turn.context, false);
+            }
         }
         Fate::Again
     }

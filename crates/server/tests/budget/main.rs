@@ -324,6 +324,62 @@ fn long_messages_that_the_application_does_not_take_do_not_exceed_the_budget() {
     assert_eq!(server.worker.held_bytes(), 0);
 }
 
+/// Clients that subscribe to the topic `t`, and read nothing.
+fn subscribers(server: &mut Server, count: usize) -> Vec<WebSocketClient> {
+    let target = |number| format!("/ws/sub/t/{number}");
+    (0..count)
+        .map(|number| server.open(&target(number)))
+        .collect()
+}
+
+fn publish(server: &mut Server, count: usize, bytes: usize) {
+    let text = "x".repeat(bytes);
+    for _ in 0..count {
+        server.publish("t", &text);
+        server.settle();
+    }
+}
+
+#[test]
+fn what_many_subscribers_do_not_read_counts_once() {
+    let (mut server, clock) = with_budget();
+    let subscribers = subscribers(&mut server, 60);
+    // Each waits for more than half a MiB.
+    publish(&mut server, 15, 60_000);
+    let held = server.worker.held_bytes() as usize;
+    assert!((600_000..2 * MIB).contains(&held), "{held}");
+    let mut client = uploading(&mut server, MIB, MIB);
+    assert_eq!(server.response_to(&mut client, "POST").status, 200);
+    clock.fetch_add(PATIENCE_MS, Ordering::Relaxed);
+    server.settle();
+    assert_eq!(server.worker.app.closed, []);
+    drop(subscribers);
+    server.pass_until(|server| server.worker.app.closed.len() == 60);
+    server.settle();
+    assert!(server.worker.held_bytes() < 10_000);
+}
+
+#[test]
+fn all_holders_of_what_exceeds_the_budget_end_and_others_stay() {
+    let (mut server, clock) = Server::with_manual_clock(|config| {
+        config.memory_bytes_max = BUDGET as u64;
+        config.limits.websocket_queued_bytes_max = 1 << 30;
+    });
+    let subscribers = subscribers(&mut server, 4);
+    publish(&mut server, 1, MIB);
+    clock.fetch_add(100, Ordering::Relaxed);
+    // Each of the others has a larger part of what it shares.
+    let mut client = uploading(&mut server, 2 * MIB, MIB);
+    publish(&mut server, 15, MIB);
+    server.settle();
+    assert_eq!(server.worker.app.closed.len(), 4);
+    let held = server.worker.held_bytes() as usize;
+    assert!((MIB..2 * MIB).contains(&held), "{held}");
+    assert_eq!(send_content(&mut server, &mut client, MIB), MIB);
+    assert_eq!(server.response_to(&mut client, "POST").status, 200);
+    drop(subscribers);
+}
+
 /// A small generator of random numbers (xorshift).
 struct Random(u64);
 

@@ -8,7 +8,7 @@ use wire::websocket::{Incoming, Role, frame_bytes};
 use crate::h2::World;
 use crate::harness::Server;
 use crate::harness::h2::H2Client;
-use crate::harness::websocket::{Arrived, Frames, WebSocketClient, handshake};
+use crate::harness::websocket::{Arrived, Frames, WebSocketClient, handshake, ping};
 
 const EACH_BYTES_MAX: u64 = 100_000;
 const ALL_BYTES_MAX: u64 = 4 * EACH_BYTES_MAX;
@@ -253,4 +253,80 @@ fn with_context_published_messages_are_sent_as_they_are() {
     let octets = published(&mut server, &mut clients, &text);
     assert_eq!(octets[0][0], 0x81);
     assert_eq!(read(&octets[0]), Arrived::Text(text));
+}
+
+/// Publishes messages of so many bytes, each with its number, until a subscriber is closed. Returns how many.
+fn publish_until_closed(server: &mut Server, target: &str, bytes: usize) -> usize {
+    let mut published = 0;
+    while server.closed(target).is_none() {
+        server.publish("t", &long_message(published, bytes));
+        server.settle();
+        published += 1;
+    }
+    published
+}
+
+fn long_message(number: usize, bytes: usize) -> String {
+    format!("{number:04} {}", "x".repeat(bytes - 5))
+}
+
+#[test]
+fn a_long_message_is_not_copied_for_each_client_that_reads_slowly() {
+    const BYTES: usize = 4_000_000;
+    let mut server = Server::new();
+    let mut clients: Vec<WebSocketClient> = (0..10)
+        .map(|number| server.open(&format!("/ws/sub/t/{number}")))
+        .collect();
+    let before = server.worker.held_bytes() as usize;
+    server.publish("t", &long_message(0, BYTES));
+    server.settle();
+    let held = server.worker.held_bytes() as usize - before;
+    assert!((BYTES..BYTES + 10_000).contains(&held), "{held}");
+    // A pong waits for the end of the frame.
+    clients[0].send(&ping(b"?"));
+    server.settle();
+    for client in &mut clients {
+        assert!(server.next_text(client) == long_message(0, BYTES));
+    }
+    assert_eq!(server.next(&mut clients[0]), Arrived::Pong(b"?".to_vec()));
+    server.publish("t", "next");
+    for client in &mut clients {
+        assert_eq!(server.next_text(client), "next");
+    }
+    server.settle();
+    assert_eq!(server.worker.held_bytes() as usize, before);
+}
+
+#[test]
+fn the_rest_of_a_long_frame_precedes_the_close_frame() {
+    const BYTES: usize = 300_000;
+    let mut server = Server::with(|config| config.limits.websocket_queued_bytes_max = 1_000_000);
+    let mut slow = server.open("/ws/sub/t");
+    let published = publish_until_closed(&mut server, "/ws/sub/t", BYTES);
+    assert_eq!(server.closed("/ws/sub/t"), Some((1013, SLOW.to_owned())));
+    let held = server.worker.held_bytes() as usize;
+    assert!(held < BYTES + 10_000, "{held}");
+    let mut received = 0;
+    loop {
+        match server.next(&mut slow) {
+            Arrived::Text(text) => assert!(text == long_message(received, BYTES)),
+            other => {
+                assert_eq!(other, Arrived::Close(1013, SLOW.into()));
+                break;
+            }
+        }
+        received += 1;
+    }
+    assert!(0 < received && received < published, "{received}");
+}
+
+#[test]
+fn what_subscribers_share_counts_for_each_of_them_where_it_is_limited() {
+    let mut server = Server::with(|config| config.limits.websocket_queued_bytes_max = 1_000_000);
+    let targets = ["/ws/sub/t/a", "/ws/sub/t/b"];
+    let _slow = targets.map(|target| server.open(target));
+    let published = publish_until_closed(&mut server, "/ws/sub/t/a", 30_000);
+    // Some fit into the socket.
+    assert!((33..60).contains(&published), "{published}");
+    assert_eq!(server.closed("/ws/sub/t/b"), Some((1013, SLOW.to_owned())));
 }

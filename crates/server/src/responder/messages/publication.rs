@@ -1,11 +1,72 @@
 //! A message to all subscribers of a topic, and the frames in which they receive it: each is written once, and shared.
 
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wire::websocket::{Kind, WindowBits};
 
-/// A frame that several WebSockets send. Not a slice in an `Arc`, into which it would have to be copied.
-pub(crate) type SharedFrame = Arc<Vec<u8>>;
+/// Memory of the published frames that wait for the WebSockets of a worker, in bytes. Each counts once, whatever the number of WebSockets that
+/// share it, from its publication until the last of them has sent or dropped it.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Published(Arc<AtomicUsize>);
+
+impl Published {
+    pub(crate) fn bytes(&self) -> usize {
+        // Nothing else is read because of it.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A frame that several WebSockets send.
+pub(crate) type SharedFrame = Arc<Frame>;
+
+/// The octets of a frame, and what counts their memory.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    bytes: Vec<u8>,
+    /// None before it is published.
+    counted: Option<Published>,
+}
+
+impl Frame {
+    /// What a frame takes besides its octets: its record, and the two counts of the `Arc`.
+    pub(crate) const RECORD_BYTES: usize = size_of::<Frame>() + 2 * size_of::<usize>();
+
+    pub(crate) fn new(bytes: Vec<u8>) -> Frame {
+        let counted = None;
+        Frame { bytes, counted }
+    }
+
+    /// Memory held, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + Frame::RECORD_BYTES
+    }
+
+    fn count(&mut self, published: &Published) {
+        if self.counted.is_none() {
+            published.0.fetch_add(self.held_bytes(), Ordering::Relaxed);
+            self.counted = Some(published.clone());
+        }
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        if let Some(published) = &self.counted {
+            published.0.fetch_sub(self.held_bytes(), Ordering::Relaxed);
+        }
+    }
+}
 
 /// The number of windows with which messages are compressed.
 pub(crate) const WINDOWS: usize = 7;
@@ -36,6 +97,8 @@ pub(crate) struct Publication {
     content_bytes: usize,
     /// By [`place_of`] the window of a subscriber.
     deflated: [Deflated; WINDOWS],
+    /// What counts its frames; None before it is published.
+    published: Option<Published>,
 }
 
 impl Publication {
@@ -49,10 +112,19 @@ impl Publication {
         Publication {
             topic,
             kind,
-            plain: Arc::new(frame),
+            plain: Arc::new(Frame::new(frame)),
             content_bytes,
             deflated: Default::default(),
+            published: None,
         }
+    }
+
+    /// Subscribers receive it from now on: its frames count.
+    pub(crate) fn count(&mut self, published: &Published) {
+        if let Some(plain) = Arc::get_mut(&mut self.plain) {
+            plain.count(published);
+        }
+        self.published = Some(published.clone());
     }
 
     /// The frame with the message as it is.
@@ -79,6 +151,10 @@ impl Publication {
             let mut frame = Vec::new();
             let is_shorter =
                 deflate(&mut frame, self.kind, content) && frame.len() < self.plain.len();
+            let mut frame = Frame::new(frame);
+            if let Some(published) = &self.published {
+                frame.count(published);
+            }
             *deflated = match is_shorter {
                 true => Deflated::Frame(Arc::new(frame)),
                 false => Deflated::None,
@@ -114,7 +190,7 @@ mod tests {
                 out.push(bits);
                 true
             });
-            assert_eq!(frame.as_slice(), [bits]);
+            assert_eq!(***frame, [bits]);
         }
         assert_eq!(calls, [15, 9, 12]);
     }
@@ -133,10 +209,36 @@ mod tests {
                 calls += 1;
                 false
             });
-            assert_eq!(frame.as_slice(), b"\x81\x04text");
+            assert_eq!(***frame, *b"\x81\x04text");
         }
         let frame = publication.deflated(window(15), |_, _, _| unreachable!());
-        assert_eq!(frame.as_slice(), b"\x81\x04text");
+        assert_eq!(***frame, *b"\x81\x04text");
         assert_eq!(calls, 2);
+    }
+
+    #[test]
+    fn a_frame_counts_once_until_its_last_holder_has_left() {
+        let published = Published::default();
+        let mut publication = publication();
+        assert_eq!(published.bytes(), 0);
+        publication.count(&published);
+        let plain = Arc::clone(publication.plain());
+        let plain_bytes = plain.held_bytes();
+        assert_eq!(published.bytes(), plain_bytes);
+        let deflated = publication.deflated(window(15), |out, _, _| {
+            out.push(0);
+            true
+        });
+        let holders = [Arc::clone(deflated), Arc::clone(deflated)];
+        let deflated_bytes = deflated.held_bytes();
+        assert_eq!(published.bytes(), plain_bytes + deflated_bytes);
+        drop(publication);
+        assert_eq!(published.bytes(), plain_bytes + deflated_bytes);
+        drop(plain);
+        let [one, other] = holders;
+        drop(one);
+        assert_eq!(published.bytes(), deflated_bytes);
+        drop(other);
+        assert_eq!(published.bytes(), 0);
     }
 }
