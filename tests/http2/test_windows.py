@@ -254,3 +254,24 @@ def test_long_uploads_share_the_connection(server: Server, connect: Connect) -> 
         client.frames.clear()
     for stream in streams:
         assert client.response(stream).content == b"400000"
+
+
+def test_slow_uploads_do_not_stop_another_one(server: Server, connect: Connect) -> None:
+    client = connect(server)
+    length = (b"content-length", b"1000000")
+    for stream in range(1, 35, 2):
+        client.send(window_update(0, WINDOW_BYTES), post(stream, "/echo", length))
+        client.send(data(stream, bytes(16_000)) * 4)
+    client.ping()
+    client.send(post(35, "/echo", (b"content-length", b"200000")))
+    left, window = 200_000, WINDOW_BYTES
+    while left:
+        size = min(left, window, 16_000)
+        if size == 0:
+            increment = client.read_until(Kind.WINDOW_UPDATE, 35).payload
+            window += int.from_bytes(increment, "big")
+            continue
+        client.send(data(35, bytes(size), is_last=size == left))
+        left, window = left - size, window - size
+    client.send(window_update(0, 200_000), window_update(35, 200_000))
+    assert len(client.response(35).content) == 200_000

@@ -33,6 +33,7 @@ mod output;
 mod priority;
 mod publishing;
 mod request;
+mod shares;
 mod start;
 mod stream;
 mod websocket;
@@ -170,7 +171,9 @@ pub(crate) struct H2 {
     reset_by_client: VecDeque<u32>,
     /// The stream whose client may send [`AHEAD_BYTES`].
     ahead_of: Option<u32>,
-    /// The same for a stream that carries a WebSocket.
+    /// What contents that are held until they are complete may have together, beyond the windows of their streams ([`shares`]).
+    collected_bytes_max: u64,
+    /// As `ahead_of`, for a stream that carries a WebSocket.
     websocket_ahead: Option<u32>,
     /// At least what waits to be sent to WebSockets, besides messages that were not published: [`publishing`].
     queued_bytes_max: usize,
@@ -234,6 +237,7 @@ impl H2 {
             reset: VecDeque::new(),
             reset_by_client: VecDeque::new(),
             ahead_of: None,
+            collected_bytes_max: 0,
             websocket_ahead: None,
             queued_bytes_max: 0,
             idle_since_ms: now_ms,

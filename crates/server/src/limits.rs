@@ -69,7 +69,7 @@ settings! {
 /// Maximum bytes of one read: the size of the worker's shared receive buffer.
 pub(crate) const RECEIVE_BYTES: usize = 65_536;
 
-/// Content of several HTTP/2 streams that may be held for their calls at the same time, besides that of the oldest and what windows allow.
+/// Content of several HTTP/2 streams that may be held for their calls at the same time, besides one of the greatest length and what windows allow.
 pub(crate) const CALLS_BYTES_MAX: usize = 1 << 20;
 /// Content that the client of one stream of an HTTP/2 connection may send ahead of its handler, so that an upload takes fewer round trips. The same for
 /// one stream that carries a WebSocket.

@@ -75,7 +75,7 @@ impl Connection {
         let link = &mut self.link;
         match &mut self.phase {
             Phase::H1(h1) => h1.hold_back(context),
-            Phase::H2(h2) => h2.give_oldest_window(&Turn { link, context, app }),
+            Phase::H2(h2) => h2.give_withheld_windows(&Turn { link, context, app }),
             _ => {}
         }
         self.settle(context, app)

@@ -350,6 +350,11 @@ impl Inbound {
         self.total_bytes
     }
 
+    /// How many more its limit allows.
+    pub(crate) fn allowed_bytes(&self) -> u64 {
+        self.bounds.body_bytes_max.saturating_sub(self.total_bytes)
+    }
+
     /// Whether `owed_bytes` more bytes may go to a handler without being held here.
     pub(crate) fn goes_directly(&self, owed_bytes: u64) -> bool {
         let is_within = self.total_bytes.saturating_add(owed_bytes) <= self.bounds.body_bytes_max;

@@ -120,10 +120,10 @@ impl H2 {
         }
     }
 
-    /// Drops a stream, whose handler is notified if it is running. If its content was held, the oldest of those that wait may send.
+    /// Drops a stream, whose handler is notified if it is running. If its content was held, others may send.
     pub(super) fn drop_stream<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, why: Abort) {
         self.abandon_stream(turn, index, why);
-        self.give_oldest_window(turn);
+        self.give_withheld_windows(turn);
     }
 
     fn abandon_stream<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, why: Abort) {

@@ -4,13 +4,12 @@ use wire::h2::{ErrorCode, Violation, frame};
 
 use super::handlers::guarded;
 use super::request::malformed;
-use super::stream::Stream;
 use super::{Arriving, H2, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::Progress;
 use crate::exchange::content::{Handed, Held, Part};
-use crate::limits::{AHEAD_BYTES, CALLS_BYTES_MAX};
+use crate::limits::AHEAD_BYTES;
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
@@ -187,7 +186,7 @@ impl H2 {
                 stream.exchange.started_ms = turn.context.clock.now_ms();
                 stream.exchange.lend(bytes);
                 self.content_is_over(index);
-                return self.give_oldest_window(turn);
+                return self.give_withheld_windows(turn);
             }
             Handed::ToReader | Handed::Ahead => {
                 stream.exchange.started_ms = turn.context.clock.now_ms();
@@ -200,10 +199,10 @@ impl H2 {
         }
     }
 
-    /// A content is not held any more. If its handler waited for all of it, the oldest of those that wait may send.
+    /// A content is not held any more. If its handler waited for all of it, others may send.
     fn content_was_held<A: App>(&mut self, turn: &Turn<'_, A>, was_whole: bool) {
         if was_whole {
-            self.give_oldest_window(turn);
+            self.give_withheld_windows(turn);
         }
     }
 
@@ -270,7 +269,7 @@ impl H2 {
         }
         self.hand_over(turn, index, Part::Held);
         if was_whole && !whole {
-            self.give_oldest_window(turn);
+            self.give_withheld_windows(turn);
         }
     }
 
@@ -367,7 +366,7 @@ impl H2 {
             self.give_stream_window(index, held_bytes as u32, turn.context);
         }
         if was_collected {
-            self.give_oldest_window(turn);
+            self.give_withheld_windows(turn);
         }
     }
 
@@ -383,57 +382,6 @@ impl H2 {
         // It is smaller than the window.
         let _ = self.receive_window.receive(bytes);
         self.give_connection_window(turn, bytes);
-    }
-
-    /// Content was added to what is held for a call. The oldest stream that waits for its content may send all of it. Others may as long as
-    /// little is held, so that together they do not hold more than one content of the greatest length.
-    pub(super) fn give_window_of_call<A: App>(
-        &mut self,
-        turn: &Turn<'_, A>,
-        index: usize,
-        bytes: u32,
-    ) {
-        let is_for_call = |stream: &&Stream| {
-            let inbound = stream.inbound.as_ref();
-            inbound.is_some_and(|inbound| inbound.is_collected())
-        };
-        let held = |stream: &Stream| stream.inbound.as_ref().map_or(0, |it| it.waiting_bytes());
-        let is_oldest = !self.streams.iter().take(index).any(|it| is_for_call(&it));
-        let held_bytes: usize = self.streams.iter().filter(is_for_call).map(held).sum();
-        let is_admitted = self
-            .streams
-            .get(index)
-            .is_none_or(|it| it.is_admitted(turn.context));
-        if is_admitted && (is_oldest || held_bytes <= CALLS_BYTES_MAX) {
-            if let Some(stream) = self.streams.get_mut(index) {
-                stream.receive_window.stop_withholding();
-            }
-            self.give_stream_window(index, bytes, turn.context);
-        } else if let Some(stream) = self.streams.get_mut(index) {
-            stream.receive_window.withhold(bytes);
-            let is_closed = !stream.receive_window.is_open();
-            if let Some(inbound) = &mut stream.inbound {
-                inbound.withhold(is_closed, turn.context);
-            }
-        }
-    }
-
-    /// A stream whose content was held is gone: the oldest of those that wait may send.
-    pub(crate) fn give_oldest_window<A: App>(&mut self, turn: &Turn<'_, A>) {
-        let oldest = self.streams.iter_mut().find(|stream| {
-            let inbound = stream.inbound.as_ref();
-            inbound.is_some_and(|inbound| inbound.is_collected())
-        });
-        if let Some(stream) = oldest
-            && stream.state.takes_content()
-            && stream.is_admitted(turn.context)
-            && let Some(increment) = stream.receive_window.give()
-        {
-            frame::push_window_update(&mut self.frames, stream.id, increment);
-            if let Some(inbound) = &mut stream.inbound {
-                inbound.withhold(false, turn.context);
-            }
-        }
     }
 
     /// Whether no stream has the larger window of which a connection has one.

@@ -181,7 +181,7 @@ impl H2 {
             self.continue_content(turn, index, held, total_bytes);
         }
         if was_collected {
-            self.give_oldest_window(turn);
+            self.give_withheld_windows(turn);
         }
     }
 

@@ -106,6 +106,21 @@ impl ReceiveWindow {
         self.available > 0
     }
 
+    /// What the peer may send, now or with the next increment.
+    pub fn promised(&self) -> u64 {
+        u64::from(self.available) + u64::from(self.taken)
+    }
+
+    /// What was taken and is given back by [`ReceiveWindow::give`] only.
+    pub fn withheld(&self) -> u64 {
+        u64::from(self.withheld)
+    }
+
+    /// The window when nothing is held, in bytes.
+    pub fn size(&self) -> u64 {
+        u64::from(self.size)
+    }
+
     /// `bytes` that arrived are not held any more. Returns the increment to send, once it is worth a frame: half of the window.
     #[inline]
     pub fn take(&mut self, bytes: u32) -> Option<u32> {
