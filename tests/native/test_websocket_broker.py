@@ -13,9 +13,9 @@ import pytest
 
 from support.server import Start
 from support.waiting import wait_until
-from support.websocket import WebSocket, connect, text
+from support.websocket import BINARY, Frame, WebSocket, connect, frame, text
 
-pytest.importorskip("redis")
+redis = pytest.importorskip("redis")
 REDIS = shutil.which("redis-server")
 pytestmark = [
     pytest.mark.skipif(REDIS is None, reason="redis-server is not installed"),
@@ -61,3 +61,18 @@ def test_a_message_reaches_the_subscribers_of_all_workers(start: Start, broker: 
                 assert each.frame() == text(f"message {said}")
         elsewhere.say("own")
         assert elsewhere.frame() == text("own")
+
+
+def test_what_is_no_text_does_not_end_the_forwarding(start: Start, broker: Path) -> None:
+    server = start("sockets/broker.py", env={"REDIS": str(broker)})
+    with connect(server) as speaker:
+        speaker.open("/news/weather")
+        speaker.frame()
+        for content in (b"\xff", b"t\xff", b"", "\N{SNOWMAN}".encode()):
+            speaker.send(frame(BINARY, content))
+            assert speaker.frame() == Frame(BINARY, content)
+        with redis.Redis(unix_socket_path=str(broker)) as other:
+            other.publish("news.weather", b"t\xff")  # from a program that does not pack messages
+        server.wait_line("a message is not forwarded")
+        speaker.say("after it")
+        assert speaker.frame() == text("after it")

@@ -18,12 +18,13 @@ from proxies.conftest import ON_INTERFACES, Serve, asked
 from support.client import Connection
 from support.server import Server
 from support.waiting import wait_until
-from support.websocket import WebSocket
+from support.websocket import WebSocket, handshake
 from support.websocket_carriers import SECURE, secured
 
 pytestmark = pytest.mark.tools
 
 PAGE = Path(__file__).parents[2] / "docs/guide/load-balancers.md"
+GUIDE = Path(__file__).parents[2] / "docs/guide/websocket.md"
 OWN = f"127.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250}"
 """The start of addresses that no other process uses."""
 PROXY = (f"{OWN}.1", 8080)
@@ -138,6 +139,26 @@ def test_a_websocket_passes(serve: Serve, tmp_path: Path, proxy: str) -> None:
     server = serve("on_asgi", *TRUSTED)
     with PROXIES[proxy](tmp_path, server), WebSocket(PROXY, source=CLIENT) as client:
         client.open("/a", *SPOOFED)
+        seen = json.loads(client.frame().content)
+        assert (seen["client"], seen["scheme"]) == ([CLIENT, 0], "ws")
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
+def test_the_guide_to_websocket_lets_own_origins_through_nginx(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server = serve("on_asgi", *TRUSTED, "--websocket-origins", "same")
+    assert not isinstance(server.address, str)
+    location = GUIDE.read_text().partition("```nginx\n")[2].partition("```")[0]
+    at = "{}:{}".format(*server.address)
+    assert "127.0.0.1:8000" in location
+    listening = "{}:{}".format(*PROXY)
+    site = tmp_path / "app.conf"
+    site.write_text(f"server {{ listen {listening}; {location.replace('127.0.0.1:8000', at)} }}")
+    with support.nginx.nginx(tmp_path, site), WebSocket(PROXY, source=CLIENT) as client:
+        lines = handshake("/a", f"Origin: http://{listening}")
+        client.send(lines.replace(b"Host: test", f"Host: {listening}".encode()))
+        client.read_opening()
         seen = json.loads(client.frame().content)
         assert (seen["client"], seen["scheme"]) == ([CLIENT, 0], "ws")
 
