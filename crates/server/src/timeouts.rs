@@ -31,7 +31,7 @@ settings! {
         websocket_ping_timeout_ms: 20000, "milliseconds",
             "Maximum time for a response to a ping, or other input; then the WebSocket is closed with 1011.";
         websocket_close_timeout_ms: 10000, "milliseconds",
-            "Maximum time from the server's close frame of a WebSocket to the client's; then the connection is closed. Several round trips on a slow network; 0 closes at once.";
+            "Maximum time from the server's close frame of a WebSocket to the client's; then the connection is closed. Several round trips on a slow network; 0 closes at once. A server that stops waits for 2 seconds at most.";
         linger_timeout_ms: 2000, "milliseconds",
             "Time for which input is discarded after the last response has arrived, so that the client sees it instead of a reset (RFC 9112 section 9.6), from a client that keeps sending for 15 times as long; 0 closes at once.";
     }
@@ -40,6 +40,10 @@ settings! {
 /// How long a draining server waits for a request on an idle connection, since its client may be sending one. Longer than the pause between
 /// a busy client's requests, and too short to delay a shutdown noticeably. A server for development waits for less.
 pub(crate) const DRAINING_IDLE_MS: u64 = 500;
+
+/// How long a draining server waits for the close frame of a WebSocket's client, at most: a round trip on a bad mobile link. Nothing is lost with
+/// it, since the application was notified when ours was sent; a single silent client must not delay a shutdown for longer.
+pub(crate) const DRAINING_CLOSE_MS: u64 = 2000;
 
 /// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers most uploads: many clients read
 /// the response only after the upload, and with TLS lose it if that is cut off. There is no limit of bytes: a peer that wants to occupy a

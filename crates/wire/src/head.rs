@@ -1,7 +1,7 @@
 //! The head of a request: everything up to and including the empty line.
 //!
-//! The parser reads each byte once and in order. If a prefix of the input is refused, the whole
-//! input is refused for the same reason, so it does not matter how the network splits it.
+//! The parser reads each byte once and in order. If a prefix of the input is refused, the whole input is refused for the same reason, so
+//! it does not matter how the network splits it.
 
 pub mod notes;
 mod protocol;
@@ -79,8 +79,7 @@ pub enum Progress<'a> {
 
 /// Parses the request head at the start of `input`.
 ///
-/// Keeps no state: after [`Progress::Incomplete`] call it again with all the bytes, when
-/// [`worth_parsing`] says that the result may differ.
+/// Keeps no state: after [`Progress::Incomplete`] call it again with all the bytes, when [`worth_parsing`] says that the result may differ.
 /// Cost: one pass, no allocation, no copy.
 ///
 /// # Errors
@@ -140,15 +139,13 @@ pub fn parse_decoded_request<'a>(
 
 /// Whether parsing again may have another result after [`Progress::Incomplete`].
 ///
-/// `new` are the bytes received since. Only a line end, or a control byte to be refused, can change
-/// the result. Parsing at those alone keeps a client that sends single bytes from causing quadratic
-/// time. If this returns false, [`within_limits`] is the check that remains.
+/// `new` are the bytes received since. Only a line end, or a control byte to be refused, can change the result. Parsing at those alone keeps
+/// a client that sends single bytes from causing quadratic time. If this returns false, [`within_limits`] is the check that remains.
 pub fn worth_parsing(new: &[u8]) -> bool {
     !scan::skip_field_value(new).is_empty()
 }
 
-/// Checks only the sizes of a partial head to which no line end has been added since it was
-/// parsed.
+/// Checks only the sizes of a partial head to which no line end has been added since it was parsed.
 ///
 /// # Errors
 /// The method, the request line or the header section is larger than its limit.
@@ -243,7 +240,7 @@ fn recalled_head<'a>(
         expects_continue: false,
         accepts_trailers: recalled.accepts_trailers,
         asks_websocket: false,
-        notes: notes::Notes::of_parser(recalled.is_forwarded),
+        notes: notes::Notes::of_parser(recalled.is_forwarded, false),
     })
 }
 
@@ -287,6 +284,8 @@ fn read_head<'a, P: Protocol>(
         Err(kind) => return Err(ProtocolError { kind, at: 0 }),
     };
     let consumed = line.len + section_len + CRLF.len();
+    let asks_websocket = protocol.asks_websocket(&control, &fields[..section_len]);
+    let lost_upgrade = control.websocket.has_key && !asks_websocket;
     Ok(Progress::Complete(RequestHead {
         bytes: &input[..consumed],
         consumed,
@@ -303,8 +302,8 @@ fn read_head<'a, P: Protocol>(
         persistent: control.persistent(),
         expects_continue: control.expects_continue && body_length != BodyLength::None,
         accepts_trailers: control.accepts_trailers,
-        asks_websocket: protocol.asks_websocket(&control, &fields[..section_len]),
-        notes: notes::Notes::of_parser(control.is_forwarded),
+        asks_websocket,
+        notes: notes::Notes::of_parser(control.is_forwarded, lost_upgrade),
     }))
 }
 
@@ -347,8 +346,7 @@ pub(crate) struct Control<'a> {
     pub(crate) keep_alive: bool,
     expects_continue: bool,
     pub(crate) accepts_trailers: bool,
-    /// Upgrade is never remembered (`field/harmless.rs`).
-    asks_websocket: bool,
+    websocket: protocol::Handshake,
     pub(crate) is_forwarded: bool,
     /// Number of lines read.
     pub(crate) lines: usize,
@@ -382,7 +380,7 @@ impl<'a> Control<'a> {
             keep_alive: false,
             expects_continue: false,
             accepts_trailers: false,
-            asks_websocket: false,
+            websocket: protocol::Handshake::default(),
             is_forwarded: false,
             lines: 0,
             remembered_bytes: 0,
@@ -404,9 +402,7 @@ impl<'a> Control<'a> {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(trim_ows(value)),
             10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
             7 if name.eq_ignore_ascii_case(b"upgrade") => {
-                let mut protocols = list_members(value);
-                self.asks_websocket |= !self.is_http10
-                    && protocols.any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+                self.websocket.read_upgrade(value);
                 Ok(())
             }
             6 | 14 | 17 => self.read_framing(name, value),
@@ -425,6 +421,10 @@ impl<'a> Control<'a> {
             6 if name.eq_ignore_ascii_case(b"expect") => self.expect(value),
             14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value),
+            17 => {
+                self.websocket.has_key |= name.eq_ignore_ascii_case(b"sec-websocket-key");
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

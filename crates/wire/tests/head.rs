@@ -374,3 +374,33 @@ fn a_request_for_websocket_names_it_in_upgrade_and_upgrade_in_connection() {
         }
     }
 }
+
+#[test]
+fn a_key_without_the_upgrade_is_noticed() {
+    const KEY: &str = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    const WHOLE: &str = "Upgrade: websocket\r\nConnection: upgrade\r\n";
+    for (start, section, is_lost) in [
+        ("GET / HTTP/1.1", "", false),
+        ("GET / HTTP/1.1", "Upgrade: websocket\r\n", false),
+        ("GET / HTTP/1.1", KEY, true),
+        ("GET / HTTP/1.1", &format!("{WHOLE}{KEY}"), false),
+        ("GET / HTTP/1.1", &format!("{KEY}{WHOLE}"), false),
+        ("GET / HTTP/1.0", &format!("{WHOLE}{KEY}"), true),
+        ("GET / HTTP/1.0", WHOLE, false),
+        (
+            "GET / HTTP/1.1",
+            "sec-websocket-key: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n",
+            true,
+        ),
+    ] {
+        let input = format!("{start}\r\nHost: a\r\n{section}\r\n");
+        let mut memo = SectionMemo::new();
+        for _ in 0..2 {
+            let parsed = parse_request_with(input.as_bytes(), &HeadLimits::default(), &mut memo);
+            let Ok(Progress::Complete(head)) = parsed else {
+                panic!("{input}: {parsed:?}");
+            };
+            assert_eq!(head.notes.has_lost_upgrade(), is_lost, "{input}");
+        }
+    }
+}

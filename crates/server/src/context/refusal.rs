@@ -1,9 +1,12 @@
 //! Reports of requests that the server refused because of a limit or because they were malformed, and of those whose upgrade it ignored.
 
+mod websocket;
+
 use std::fmt::{Display, Write as _};
 
 use net::Peer;
 
+pub(crate) use self::websocket::LostUpgrade;
 use super::admission::Refused;
 use super::budget::BUDGET;
 use super::metrics::Victims;
@@ -27,9 +30,6 @@ const TLS_PAUSE_MS: u64 = 60_000;
 
 /// The status of connections over the limit, even of those that are closed without a response.
 const SURPLUS: u16 = 503;
-
-/// The status that requests for WebSocket did not get.
-const UPGRADE: u16 = 101;
 
 /// Stands for HTTP/2 connections that were ended because of an error of their clients.
 const HTTP2: u16 = 2;
@@ -119,15 +119,6 @@ impl Refusals {
     #[cold]
     pub(crate) fn add_client_connection(&mut self, client: &Peer) {
         self.count(CLIENT_CONNECTIONS, &address(client));
-    }
-
-    /// Counts a request for WebSocket, which is served as if it had not asked for that (RFC 9110 section 7.8). `path` is its path, if the
-    /// application serves WebSockets at others.
-    #[cold]
-    pub(crate) fn add_websocket(&mut self, path: Option<&[u8]>) {
-        let shown = path.unwrap_or_default().escape_ascii();
-        let reason: String = shown.map(char::from).take(REASON_CHARACTERS_MAX).collect();
-        self.count(UPGRADE, &reason);
     }
 
     /// Counts an HTTP/2 connection that is ended because of an error of its client.
@@ -312,23 +303,6 @@ impl Refusal {
         })
     }
 
-    /// The line about requests for WebSocket. The reason is the path of the last of them, if the application has routes at others.
-    fn line_of_websocket(&self, plural: &str) -> String {
-        let (count, path) = (self.count, &self.reason);
-        let (were, last) = match count {
-            1 => ("was", ""),
-            _ => ("were", " (the last)"),
-        };
-        if path.is_empty() {
-            return format!(
-                "{count} request{plural} asked for WebSocket, which the application does not serve, and {were} served as plain HTTP"
-            );
-        }
-        format!(
-            "{count} request{plural} asked for WebSocket and {were} served as plain HTTP: no WebSocket route at {path}{last}"
-        )
-    }
-
     fn line(&self, limits: &Limits) -> String {
         let (status, count) = (self.status, self.count);
         let plural = if count == 1 { "" } else { "s" };
@@ -344,10 +318,8 @@ impl Refusal {
                 _ => format!("{count} TLS handshakes failed, the last: {reason}"),
             };
         }
-        if status == UPGRADE {
-            return self.line_of_websocket(plural);
-        }
         let rare = self.limited_line(plural);
+        let rare = rare.or_else(|| self.line_of_websocket());
         if let Some(line) = rare.or_else(|| self.line_of_shortage(plural)) {
             return line;
         }
@@ -426,49 +398,6 @@ mod tests {
             ]
         );
         assert_eq!(refusals.wait_ms(1000 + PAUSE_MS), None);
-    }
-
-    #[test]
-    fn requests_for_websocket_are_counted() {
-        let limits = Limits::default();
-        let mut refusals = Refusals::default();
-        refusals.add_websocket(None);
-        assert_eq!(
-            refusals.take(0, &limits),
-            [
-                "1 request asked for WebSocket, which the application does not serve, and was served as plain HTTP"
-            ]
-        );
-        refusals.add_websocket(None);
-        refusals.add_websocket(None);
-        assert_eq!(
-            refusals.take(PAUSE_MS, &limits),
-            [
-                "2 requests asked for WebSocket, which the application does not serve, and were served as plain HTTP"
-            ]
-        );
-    }
-
-    #[test]
-    fn requests_for_websocket_at_a_path_without_a_route_name_it() {
-        let limits = Limits::default();
-        let mut refusals = Refusals::default();
-        refusals.add_websocket(Some(b"/nochat"));
-        assert_eq!(
-            refusals.take(0, &limits),
-            [
-                "1 request asked for WebSocket and was served as plain HTTP: no WebSocket route at /nochat"
-            ]
-        );
-        refusals.add_websocket(Some(b"/nochat"));
-        refusals.add_websocket(Some(&[b"/\xff\x1b".as_slice(), &[b'a'; 300]].concat()));
-        let shown = format!(r"/\xff\x1b{}", "a".repeat(REASON_CHARACTERS_MAX - 9));
-        assert_eq!(
-            refusals.take(PAUSE_MS, &limits),
-            [format!(
-                "2 requests asked for WebSocket and were served as plain HTTP: no WebSocket route at {shown} (the last)"
-            )]
-        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use wire::{Progress, RequestHead};
 use super::content::Incoming;
 use super::input::{content_in, is_discardable};
 use super::queue::{Encoding, Queued};
+use super::upgrade::report_lost_upgrade;
 use super::{Ending, For, H1, Reading};
 use crate::app::head::{Head, OwnedHead, ReadHead};
 use crate::app::{App, Content};
@@ -28,6 +29,7 @@ impl H1 {
         head: &RequestHead<'_>,
         after: &[u8],
     ) -> Option<usize> {
+        let has_lost_upgrade = head.notes.has_lost_upgrade();
         let outer = turn.outer_head(head);
         let read = outer.as_ref().and_then(OwnedHead::read);
         let head = read.as_ref().map_or(head, ReadHead::parsed);
@@ -48,6 +50,9 @@ impl H1 {
                     return None;
                 }
             }
+        }
+        if has_lost_upgrade {
+            report_lost_upgrade(turn, head);
         }
         Some(self.begin(turn, head, after))
     }

@@ -3,7 +3,7 @@
 //! A handshake has no request before it that is incomplete, and nothing after it is read until the application has decided. What arrived
 //! with it belongs to the WebSocket; if the application refuses, the connection ends after the response.
 
-use wire::{RequestHead, Version};
+use wire::{RequestHead, Version, field_lines, trim_ows};
 
 use super::input::Refused;
 use super::queue::{Encoding, Queued};
@@ -11,17 +11,41 @@ use super::{H1, Reading};
 use crate::app::head::Head;
 use crate::app::websocket::{Offer, Opening};
 use crate::app::{App, Content};
+use crate::context::refusal::LostUpgrade;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::responder::messages::publication::Publication;
-use crate::responder::{Delimiter, Framing};
+use crate::responder::{Delimiter, Fields, Framing};
 use crate::websocket::WebSocket;
 use crate::websocket::opening::check_h1;
 use crate::websocket::upgraded::Upgraded;
 
 const SWITCHING_PROTOCOLS: u16 = 101;
+
+/// Reports a request with Sec-WebSocket-Key that does not ask for WebSocket, as a proxy sends it that does not forward the upgrade.
+#[cold]
+pub(super) fn report_lost_upgrade<A: App>(turn: &mut Turn<'_, A>, head: &RequestHead<'_>) {
+    let seen = Head::of(head);
+    if !turn.app.takes_websocket(&seen) {
+        let path = turn.app.has_websockets().then(|| seen.path());
+        return turn.context.refusals.add_websocket(path);
+    }
+    let lost = match (head.version, names_websocket(head.field_section)) {
+        (Version::Http10, _) => LostUpgrade::Version,
+        (_, false) => LostUpgrade::Upgrade,
+        (_, true) => LostUpgrade::Connection,
+    };
+    turn.context.refusals.add_lost_upgrade(lost);
+}
+
+fn names_websocket(field_section: &[u8]) -> bool {
+    field_lines(field_section)
+        .filter(|(name, _)| name.eq_ignore_ascii_case(b"upgrade"))
+        .flat_map(|(_, value)| value.split(|octet| *octet == b','))
+        .any(|protocol| trim_ows(protocol).eq_ignore_ascii_case(b"websocket"))
+}
 
 impl H1 {
     /// Serves a request that asks for a WebSocket, if the application takes it as that. Returns false if not.
@@ -106,7 +130,9 @@ impl H1 {
             return;
         }
         let websocket = WebSocket::new(id, handshake, turn.context);
-        let fields = handshake.fields(opening);
+        let stamp = &turn.context.responder.stamp;
+        let [server, date, ..] = stamp.sections(Fields::of_application(&opening.fields));
+        let fields = [server, date, &handshake.fields(opening)].concat();
         wire::push_interim(exchange.out.tail(), SWITCHING_PROTOCOLS, &fields);
         exchange.progress = Progress::Done;
         exchange.record.begin(SWITCHING_PROTOCOLS, 0, &fields);

@@ -6,7 +6,7 @@
 //! | `Open`, read from | peer | `websocket_ping_interval_ms` after the last octet, less some for each connection | ping |
 //! | the same, pinged | peer | `websocket_ping_timeout_ms` | close frame 1011; `Closing` |
 //! | `Open`, the application has enough | application | `websocket_ping_interval_ms`, again and again | ping |
-//! | `Closing`, the close frame sent | peer | `websocket_close_timeout_ms` | closed |
+//! | `Closing`, the close frame sent | peer | `websocket_close_timeout_ms`; in a drain `DRAINING_CLOSE_MS` at most | closed |
 //! | `Ended` | nobody, once everything is sent | | closed |
 //!
 //! While the application has enough, nothing is read, so that nobody is late; but the kernel ends the connection of a peer that does not
@@ -20,10 +20,19 @@ use crate::app::App;
 use crate::app::websocket::Appetite;
 use crate::context::Context;
 use crate::link::Turn;
-use crate::timeouts::Timeouts;
+use crate::timeouts::{DRAINING_CLOSE_MS, Timeouts};
 
 /// A ping may be early by this part of its interval, so that connections that started together are not pinged together for ever.
 const EARLY_PARTS: u64 = 8;
+
+/// How long the peer's close frame is waited for.
+fn close_ms_max(context: &Context) -> u64 {
+    let timeout_ms = context.timeouts.websocket_close_timeout_ms.max(1);
+    match context.is_draining() {
+        true => timeout_ms.min(DRAINING_CLOSE_MS),
+        false => timeout_ms,
+    }
+}
 
 impl WebSocket {
     /// Something has arrived.
@@ -63,7 +72,7 @@ impl WebSocket {
             },
             State::Open if is_read => self.presence_ms(&context.timeouts),
             State::Closing(_) => self.closing_ms().map_or(u64::MAX, |since_ms| {
-                Timeouts::end_ms(since_ms, context.timeouts.websocket_close_timeout_ms.max(1))
+                Timeouts::end_ms(since_ms, close_ms_max(context))
             }),
             State::Open | State::Ended { .. } => u64::MAX,
         }

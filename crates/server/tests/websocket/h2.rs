@@ -262,6 +262,21 @@ fn a_drain_and_silence_close_websockets_of_streams() {
 }
 
 #[test]
+fn a_drain_waits_two_seconds_for_close_frames_of_streams() {
+    let mut it = World::new();
+    let stream = it.open("/ws/echo");
+    it.server.worker.drain();
+    it.settle();
+    assert_eq!(it.arrived(stream), ["1012"]);
+    it.now_ms.fetch_add(1_900, Ordering::Relaxed);
+    it.settle();
+    assert!(it.client.streams[&stream].reset.is_none());
+    it.now_ms.fetch_add(400, Ordering::Relaxed);
+    it.settle();
+    assert!(it.client.streams[&stream].reset.is_some());
+}
+
+#[test]
 fn long_messages_of_one_connection_have_a_limit_together() {
     let mut it = World::new();
     let streams: Vec<u32> = (0..3).map(|_| it.open("/ws/echo")).collect();

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use server::Command;
 
+use crate::closing;
 use crate::harness::Server;
 use crate::harness::websocket::{Arrived, pong, text};
 
@@ -57,4 +58,29 @@ fn a_client_whose_messages_wait_is_pinged_and_owes_no_pong() {
     assert_eq!(server.next(&mut client), Arrived::Ping(Vec::new()));
     now_ms.fetch_add(20_100, Ordering::Relaxed);
     assert!(matches!(server.next(&mut client), Arrived::Close(1011, _)));
+}
+
+#[test]
+fn a_drain_waits_two_seconds_for_close_frames() {
+    let (mut server, now_ms) = Server::with_manual_clock(|_| ());
+    let mut silent = server.open("/ws/echo");
+    let mut closed = server.open("/ws/post");
+    server.post(server.exchange("/ws/post"), closing(1000));
+    assert_eq!(
+        server.next(&mut closed),
+        Arrived::Close(1000, String::new())
+    );
+    server.worker.drain();
+    let leave = Arrived::Close(1012, "the server is stopping".into());
+    assert_eq!(server.next(&mut silent), leave);
+    let reported = Some((1012, "the server is stopping".into()));
+    assert_eq!(server.closed("/ws/echo"), reported);
+    now_ms.fetch_add(1_900, Ordering::Relaxed);
+    server.settle();
+    assert!(!server.is_empty());
+    now_ms.fetch_add(400, Ordering::Relaxed);
+    server.settle();
+    assert!(server.is_empty());
+    assert_eq!(server.closed("/ws/echo"), reported);
+    assert_eq!(server.closed("/ws/post"), Some((1006, String::new())));
 }

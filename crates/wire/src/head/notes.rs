@@ -11,12 +11,13 @@ pub struct Notes(u8);
 
 const FORWARDED: u8 = 1;
 const IDENTIFIED: u8 = 2;
+const LOST_UPGRADE: u8 = 4;
 
 impl Notes {
     /// What the parser has noticed.
     #[inline]
-    pub(crate) const fn of_parser(is_forwarded: bool) -> Notes {
-        Notes(is_forwarded as u8)
+    pub(crate) const fn of_parser(is_forwarded: bool, lost_upgrade: bool) -> Notes {
+        Notes(is_forwarded as u8 | ((lost_upgrade as u8) << 2))
     }
 
     /// The same of a head whose last field line has the request's id.
@@ -35,6 +36,12 @@ impl Notes {
     #[inline]
     pub const fn is_forwarded(self) -> bool {
         self.0 & FORWARDED != 0
+    }
+
+    /// Whether the head has a Sec-WebSocket-Key, but does not ask for WebSocket: what it said of that was lost on its way.
+    #[inline]
+    pub const fn has_lost_upgrade(self) -> bool {
+        self.0 & LOST_UPGRADE != 0
     }
 
     /// Whether its last field line has the request's id.

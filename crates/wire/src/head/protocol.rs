@@ -16,6 +16,24 @@ pub(super) trait Protocol {
     fn asks_websocket(&self, control: &Control<'_>, field_section: &[u8]) -> bool;
 }
 
+/// What the field lines say about an upgrade to WebSocket. Neither Upgrade nor Sec-WebSocket-Key is remembered (`field/harmless.rs`).
+#[derive(Default)]
+pub(super) struct Handshake {
+    /// Upgrade names it.
+    names_websocket: bool,
+    /// Sec-WebSocket-Key is there.
+    pub(super) has_key: bool,
+}
+
+impl Handshake {
+    /// Reads a line of Upgrade.
+    pub(super) fn read_upgrade(&mut self, value: &[u8]) {
+        let mut protocols = list_members(value);
+        self.names_websocket |=
+            protocols.any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+    }
+}
+
 /// Bytes from the network.
 pub(super) struct Http1;
 
@@ -38,7 +56,9 @@ impl Protocol for Http1 {
     /// The Connection lines are read again: those that were remembered are not in `control`.
     #[inline]
     fn asks_websocket(&self, control: &Control<'_>, field_section: &[u8]) -> bool {
-        control.asks_websocket && is_upgrade_of_connection(field_section)
+        control.websocket.names_websocket
+            && !control.is_http10
+            && is_upgrade_of_connection(field_section)
     }
 }
 
@@ -82,6 +102,6 @@ impl Protocol for Decoded {
     /// The decoder writes the line `Upgrade` of an extended CONNECT; HTTP/2 has no Connection.
     #[inline]
     fn asks_websocket(&self, control: &Control<'_>, _field_section: &[u8]) -> bool {
-        control.asks_websocket
+        control.websocket.names_websocket
     }
 }
