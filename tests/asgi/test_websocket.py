@@ -29,6 +29,7 @@ from support.websocket import (
     WebSocket,
     close_frame,
     closing,
+    connect,
     frame,
     handshake,
     text,
@@ -104,7 +105,7 @@ def test_34_a_scope_says_what_was_asked_for(socket: WebSocket) -> None:
     socket.open("/scoped/a%20b?x=%20", "Sec-WebSocket-Protocol: one, two", "X-Own: 1", "X-own: 2")
     scope = json.loads(socket.frame().content)
     assert scope["type"] == "websocket"
-    assert scope["asgi"] == {"version": "3.0", "spec_version": "2.3"}
+    assert scope["asgi"] == {"version": "3.0", "spec_version": "2.4"}
     assert (scope["http_version"], scope["scheme"]) == ("1.1", "ws")
     assert (scope["path"], scope["raw_path"]) == ("/scoped/a b", "b'/scoped/a%20b'")
     assert (scope["query_string"], scope["root_path"]) == ("b'x=%20'", "")
@@ -158,6 +159,12 @@ def test_35_a_denial_has_status_fields_and_content(socket: WebSocket, path: str)
     assert (reply.status, reply.content) == (401, b"not you")
     assert reply.get("x-reason") == "testing"
     assert reply.get("upgrade") is None
+
+
+def test_35_the_content_of_a_whole_denial_has_a_length(socket: WebSocket) -> None:
+    socket.ask("/denial/whole")
+    reply = socket.read()
+    assert (reply.get("content-length"), reply.get("transfer-encoding")) == ("7", None)
 
 
 def test_35_a_denial_that_fails(socket: WebSocket) -> None:
@@ -260,10 +267,10 @@ def test_37_either_text_or_bytes(socket: WebSocket, seen: Seen) -> None:
     [
         ({}, None),
         ({"subprotocol": "two"}, "two"),
-        ({"subprotocol": "three"}, "send(): the client does not offer the subprotocol"),
+        ({"subprotocol": "three"}, None),
         ({"headers": [["x-own", "1"]]}, None),
         ({"headers": [["Sec-WebSocket-Protocol", "two"]]}, "two"),
-        ({"headers": [["sec-websocket-protocol", "three"]]}, "send(): the client does not offer"),
+        ({"headers": [["sec-websocket-protocol", "three"]]}, None),
         (
             {"subprotocol": "one", "headers": [["sec-websocket-protocol", "two"]]},
             "send(): a WebSocket has one subprotocol",
@@ -285,6 +292,24 @@ def test_38_subprotocol_and_headers_of_an_acceptance(
     else:
         assert said.startswith(expected)
         assert reply.get("sec-websocket-protocol") is None
+
+
+def test_a_subprotocol_that_is_not_offered_is_left_out_and_reported_once(start: Start) -> None:
+    server = start(APP)
+    accepting = f"/accept/{as_path({'subprotocol': 'three'})}"
+    for fields in ((), ("Sec-WebSocket-Protocol: one",)):
+        with connect(server) as socket:
+            reply = socket.open(accepting, *fields)
+            assert reply.get("sec-websocket-protocol") is None
+            assert socket.frame() == text("accepted")
+    server.wait_line(
+        r"WARN  bolide\.error: the application accepts a WebSocket with the subprotocol 'three', "
+        r"which its client does not offer: it is accepted without one "
+        r"\(RFC 6455 section 4\.2\.2; reported once\)$"
+    )
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert sum("subprotocol 'three'" in line for line in server.lines) == 1
 
 
 def test_39_pings_and_fragments_are_the_servers(socket: WebSocket) -> None:
@@ -408,6 +433,18 @@ def test_closing(socket: WebSocket, seen: Seen, path: str, code: int, reason: st
     wait_until(lambda: seen("closed") == before + 1)
     after = seen("after close")
     assert after[:4] == ["RuntimeError", "RuntimeError", "websocket.disconnect", code]
+
+
+@pytest.mark.parametrize(("returned", "code"), [(4001, 4001), (None, 1005)])
+def test_after_its_own_close_an_application_gets_the_clients_code(
+    socket: WebSocket, seen: Seen, returned: int | None, code: int
+) -> None:
+    before = seen("closed")
+    socket.open("/close/4123/x")
+    assert socket.frame() == closing(4123, "x")
+    socket.send(close_frame(returned))
+    wait_until(lambda: seen("closed") == before + 1)
+    assert seen("after close")[2:4] == ["websocket.disconnect", code]
 
 
 @by_every_carrier

@@ -16,6 +16,7 @@ from support.server import Server, Start
 from support.waiting import wait_until
 from support.websocket import (
     BINARY,
+    KEY,
     PING,
     PONG,
     TEXT,
@@ -221,6 +222,29 @@ def test_a_path_without_a_route_is_named_in_the_log(start: Start) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "fields", "lost"),
+    [
+        ("1.0", ("Upgrade: websocket", "Connection: Upgrade"), "a proxy sends HTTP/1.0"),
+        ("1.1", ("Connection: Upgrade",), "Upgrade: websocket is missing"),
+        ("1.1", ("Upgrade: websocket",), "Connection does not list Upgrade"),
+    ],
+)
+def test_what_a_proxy_does_not_forward_is_named_in_the_log(
+    start: Start, version: str, fields: tuple[str, ...], lost: str
+) -> None:
+    server = start(APP)
+    with connect(server) as socket:
+        lines = [f"GET /both HTTP/{version}", "Host: a", f"Sec-WebSocket-Key: {KEY}", *fields]
+        socket.send("\r\n".join([*lines, "", ""]).encode())
+        assert socket.read().content == b"a page"
+    server.wait_line(
+        rf"WARN  bolide\.error: 1 request with Sec-WebSocket-Key was served as plain HTTP: {lost}; "
+        r"with nginx: proxy_http_version 1\.1; proxy_set_header Upgrade \$http_upgrade; "
+        r"proxy_set_header Connection \"upgrade\";$"
+    )
+
+
 def test_a_path_that_only_opens_websockets_says_so(socket: WebSocket) -> None:
     reply = socket.get("/echo")
     assert (reply.status, reply.get("upgrade")) == (426, "websocket")
@@ -393,7 +417,7 @@ def test_one_of_several_workers_says_once_that_topics_are_its_own(start: Start, 
                     assert socket.frame() == text("subscribed")
                 case _:
                     assert socket.get(path).status == 200
-    server.wait_line(r"INFO .*topics belong to one worker.*Redis")
+    server.wait_line(r"WARN .*topics belong to one worker.*Redis")
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert 1 <= sum("topics belong" in line for line in server.lines) <= 2

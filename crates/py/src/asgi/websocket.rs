@@ -1,4 +1,4 @@
-//! ASGI applications' WebSockets (specification 2.3, protocol "websocket").
+//! ASGI applications' WebSockets (specification 2.4, protocol "websocket").
 //!
 //! | file | contents |
 //! | --- | --- |

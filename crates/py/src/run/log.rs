@@ -100,11 +100,6 @@ pub(crate) fn log_warning(py: Python<'_>, message: &str) {
     log(py, "warning", ("%s", message), None);
 }
 
-/// Logs something that an operator should know once.
-pub(crate) fn log_notice(py: Python<'_>, message: &str) {
-    log(py, "info", ("%s", message), None);
-}
-
 /// Logs at debug level something that is otherwise only counted.
 pub(crate) fn log_detail(py: Python<'_>, message: &str) {
     log(py, "debug", ("%s", message), None);
@@ -120,6 +115,13 @@ pub(crate) fn log_disconnected(py: Python<'_>, title: &str, error: &PyErr) {
 pub(crate) fn log_left_out(py: Python<'_>, field_name: &str) {
     let message = "the application sets the field %s, which is about the connection and only the server sets: it is left out (reported once)";
     log(py, "warning", (message, field_name), None);
+}
+
+/// Warns of a subprotocol that an application accepts and its client does not offer.
+pub(crate) fn log_left_out_subprotocol(py: Python<'_>, name: &str) {
+    let message = "the application accepts a WebSocket with the subprotocol %r, which its client does not offer: it is accepted without one \
+        (RFC 6455 section 4.2.2; reported once)";
+    log(py, "warning", (message, name), None);
 }
 
 /// Logs a message about the request with that name, whose id is an attribute of the record too.

@@ -99,9 +99,13 @@ impl SocketCall {
 
     fn accept<'py>(&self, message: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = message.py();
-        let (opening, ours) = read_accept(message, &self.offered)?;
-        self.socket.exchanges.left_out.note(py, ours);
-        self.socket.accept(py, opening)?;
+        let acceptance = read_accept(message, &self.offered)?;
+        let left_out = &self.socket.exchanges.left_out;
+        left_out.note(py, acceptance.ours);
+        if let Some(name) = &acceptance.unoffered {
+            left_out.note_subprotocol(py, name);
+        }
+        self.socket.accept(py, acceptance.opening)?;
         // What is posted in a call is sent when it has ended.
         match self.socket.exchanges.is_in_call() {
             true => LoopTurn::awaitable(py).map(Some),

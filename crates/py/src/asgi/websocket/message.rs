@@ -122,26 +122,36 @@ fn data<'py>(
     }
 }
 
-/// Reads `websocket.accept`; `offered` are the client's subprotocols. Also returns fields that were left out.
+/// What an application accepts a handshake with.
+#[derive(Default)]
+pub(super) struct Acceptance {
+    pub(super) opening: Opening,
+    /// Fields that were left out.
+    pub(super) ours: Ours,
+    /// A subprotocol that was left out, because the client does not offer it: RFC 6455 4.2.2 does not allow it, and clients that check it would
+    /// fail the connection.
+    pub(super) unoffered: Option<String>,
+}
+
+/// Reads `websocket.accept`; `offered` are the client's subprotocols.
 ///
 /// # Errors
 /// `TypeError` or `ValueError` with a description.
 pub(super) fn read_accept(
     message: &Bound<'_, PyDict>,
     offered: &[Vec<u8>],
-) -> PyResult<(Opening, Ours)> {
-    let mut opening = Opening::default();
-    let mut ours = Ours::default();
+) -> PyResult<Acceptance> {
+    let mut acceptance = Acceptance::default();
     if let Some(name) = given(message, "subprotocol")? {
         let name: String = name
             .extract()
             .map_err(|_| PyTypeError::new_err("send(): the subprotocol is a str"))?;
-        choose(&mut opening, name.as_bytes(), offered)?;
+        acceptance.choose(name.as_bytes(), offered)?;
     }
     if let Some(headers) = given(message, "headers")? {
         for_each_header(&headers, |name, value| {
             if name.eq_ignore_ascii_case(b"sec-websocket-protocol") {
-                return choose(&mut opening, value, offered);
+                return acceptance.choose(value, offered);
             }
             if is_of_handshake(name) {
                 return Err(PyValueError::new_err(format!(
@@ -149,34 +159,31 @@ pub(super) fn read_accept(
                     name.escape_ascii()
                 )));
             }
-            if !ours.takes(name) && !name.eq_ignore_ascii_case(b"content-length") {
-                push_line(&mut opening.fields, name, value);
+            if !acceptance.ours.takes(name) && !name.eq_ignore_ascii_case(b"content-length") {
+                push_line(&mut acceptance.opening.fields, name, value);
             }
             Ok(())
         })?;
     }
-    Ok((opening, ours))
+    Ok(acceptance)
 }
 
-/// Chooses the subprotocol: with its key, or with its header as under uvicorn.
-fn choose(opening: &mut Opening, name: &[u8], offered: &[Vec<u8>]) -> PyResult<()> {
-    if !offered.iter().any(|own| own == name) {
-        let name = String::from_utf8_lossy(name);
-        return Err(PyValueError::new_err(format!(
-            "send(): the client does not offer the subprotocol {name:?}"
-        )));
+impl Acceptance {
+    /// Chooses the subprotocol: with its key, or with its header as under uvicorn.
+    fn choose(&mut self, name: &[u8], offered: &[Vec<u8>]) -> PyResult<()> {
+        if !offered.iter().any(|own| own == name) {
+            self.unoffered = Some(String::from_utf8_lossy(name).into_owned());
+            return Ok(());
+        }
+        let chosen = self.opening.subprotocol.as_deref();
+        if chosen.is_some_and(|chosen| chosen != name) {
+            return Err(PyValueError::new_err(
+                "send(): a WebSocket has one subprotocol",
+            ));
+        }
+        self.opening.subprotocol = Some(name.to_vec());
+        Ok(())
     }
-    if opening
-        .subprotocol
-        .as_deref()
-        .is_some_and(|chosen| chosen != name)
-    {
-        return Err(PyValueError::new_err(
-            "send(): a WebSocket has one subprotocol",
-        ));
-    }
-    opening.subprotocol = Some(name.to_vec());
-    Ok(())
 }
 
 /// Reads `websocket.close`: the code and the reason.

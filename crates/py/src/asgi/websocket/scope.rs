@@ -6,8 +6,11 @@ use server::{Head, Offer, Request};
 
 use super::super::fresh::{set_request_id, tls_extension};
 use super::super::memo::address_of;
-use super::super::scope::{SPEC_VERSION, path_of};
+use super::super::scope::path_of;
 use crate::ffi;
+
+/// `send()` raises an `OSError` when the client has disconnected, as 2.4 specifies; frameworks do nothing else with it, unlike for requests.
+const SPEC_VERSION: &str = "2.4";
 
 /// What the scopes of an application have in common.
 pub(in crate::asgi) struct SocketScopes {

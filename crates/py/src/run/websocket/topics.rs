@@ -8,7 +8,7 @@ use net::memory::NoMemory;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::run::log::log_notice;
+use crate::run::log::log_warning;
 use crate::run::memory;
 
 /// The longest name of a topic.
@@ -49,7 +49,7 @@ impl TopicRules {
     #[cold]
     fn log(&self, py: Python<'_>) {
         if self.is_due.swap(false, Ordering::Relaxed) {
-            log_notice(py, NOTICE);
+            log_warning(py, NOTICE);
         }
     }
 }
