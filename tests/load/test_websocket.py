@@ -125,6 +125,26 @@ def test_notes_name_what_the_server_did() -> None:
     ]
 
 
+def test_the_page_counts_messages() -> None:
+    asked = plan.build(OPTIONS, WHERE)
+    lines = summary.page(report(requests_per_s=12.5), asked, WHERE).splitlines()
+    assert next(line for line in lines if line.startswith("rate")).endswith("12.5 messages/s")
+
+
+def test_a_note_says_that_one_way_expects_no_messages() -> None:
+    one_way = Options(urls=OPTIONS.urls, pattern="one-way")
+    found = {"upgrades": 1, "closes": {}, "refusals": {}, "first_failure": ""}
+    of_echo = report(ok=0, failed=40, errors={"unexpected_bytes": 40}, websocket=found)
+    said = verdict.sentences(of_echo, plan.build(one_way, WHERE))
+    assert said[:2] == [
+        "40 of 40 messages failed (40 unexpected_bytes): the rate is not a throughput",
+        "the server sent messages, and --pattern one-way expects none; "
+        "--pattern echo checks those of a server that sends every message back",
+    ]
+    echo = verdict.sentences(of_echo, plan.build(OPTIONS, WHERE))
+    assert not [sentence for sentence in echo if "one-way" in sentence]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

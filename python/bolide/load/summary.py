@@ -48,7 +48,7 @@ def _title(plan: dict[str, Any], destination: Destination) -> str:
         parts.append(f"HTTP/{plan['http_version']}")
     parts.append(_number(plan["threads"], "thread"))
     if plan.get("rate_per_s"):
-        parts.append(f"open loop at {plan['rate_per_s']:,.0f} requests/s")
+        parts.append(f"open loop at {plan['rate_per_s']:,.0f} {_sent(plan)}/s")
     elif plan.get("stages"):
         parts.append(_number(len(plan["stages"]), "stage"))
     return f"{destination.url}: {', '.join(parts)}"
@@ -62,16 +62,21 @@ def _messages(websocket: dict[str, Any]) -> list[str]:
     return [*parts, "permessage-deflate"] if websocket["is_compressed"] else parts
 
 
+def _sent(plan: dict[str, Any]) -> str:
+    """Return what the load consists of."""
+    return "messages" if plan.get("websocket") else "requests"
+
+
 def _figures(report: Report, plan: dict[str, Any]) -> list[str]:
     """Format rate, counts, errors and the generator's CPU use."""
     statuses = sorted(report["statuses"].items())
     rows = [
-        ("rate", f"{report['requests_per_s']:,.1f} requests/s"),
+        ("rate", f"{report['requests_per_s']:,.1f} {_sent(plan)}/s"),
         ("responses", f"{report['ok']:,} in {quantity.duration_text(report['seconds'])}"),
         ("failed", _failed(report)),
         ("unfinished", _unfinished(report)),
         ("statuses", ", ".join(f"{count:,} x {code}" for code, count in statuses)),
-        ("offered", _offered(report)),
+        ("offered", _offered(report, plan)),
         (
             "received",
             f"{quantity.bytes_text(report['bytes_received'])}, "
@@ -134,14 +139,14 @@ def _unfinished(report: Report) -> str:
     return f"{report['unfinished']:,}{age}"
 
 
-def _offered(report: Report) -> str:
+def _offered(report: Report, plan: dict[str, Any]) -> str:
     """Format an open loop's rate, the share achieved, and the generator's lateness."""
     if report["offered_per_s"] is None or report["achieved_share"] is None:
         return ""
     lag, drained = (report["schedule_lag_us"] or {}).get("p99"), report.get("drained")
     after = f" ({drained:,} after the end)" if drained else ""
     return (
-        f"{report['offered_per_s']:,.1f} requests/s, {report['achieved_share']:.2%} achieved"
+        f"{report['offered_per_s']:,.1f} {_sent(plan)}/s, {report['achieved_share']:.2%} achieved"
         f"{after}; generator late by {quantity.latency_text(lag)} at p99"
     )
 

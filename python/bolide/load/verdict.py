@@ -103,7 +103,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         _connecting(report),
         _tls(report),
         _http2(report, plan),
-        _websocket(report),
+        _websocket(report, plan),
         _closing(report, plan),
         _generator(report, plan),
         _shared_processors(report),
@@ -135,7 +135,8 @@ def _failures(report: Report, plan: dict[str, Any]) -> str:
         what += f" instead of {_expected(plan)}"
         hint = f" (--expect-status {got[0]} counts them as correct)" if len(got) == 1 else ""
     else:
-        what = f"{failed:,} of {total:,} requests failed ({failures_text(report)})"
+        sent = "messages" if plan.get("websocket") else "requests"
+        what = f"{failed:,} of {total:,} {sent} failed ({failures_text(report)})"
     if failed >= 0.5 * total:
         return f"{what}: the rate is not a throughput{hint}"
     return f"{what}: rate and latency cover only the others{hint}"
@@ -228,9 +229,15 @@ def _http2(report: Report, plan: dict[str, Any]) -> str:
     )
 
 
-def _websocket(report: Report) -> str:
-    """Name why connections were no WebSockets, or violated the protocol."""
+def _websocket(report: Report, plan: dict[str, Any]) -> str:
+    """Name why connections were no WebSockets, violated the protocol, or do not fit the pattern."""
     found = report["websocket"]
+    is_one_way = (plan.get("websocket") or {}).get("pattern") == "one-way"
+    if is_one_way and report["errors"].get("unexpected_bytes"):
+        return (
+            "the server sent messages, and --pattern one-way expects none; "
+            "--pattern echo checks those of a server that sends every message back"
+        )
     if found and (pings := found.get("pings_unanswered")) and not found["first_failure"]:
         return (
             "the server sends pings and does not read the pongs: "
