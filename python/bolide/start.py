@@ -34,6 +34,7 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
     from functools import partial
 
     from bolide.config.settings import resolve
+    from bolide.interface.greenlets import refuse_patched
     from bolide.server import importer, logs, stderr, supervisor, worker
 
     if worker.is_worker:
@@ -41,6 +42,7 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
             "bolide.run() was called while a worker imported the application; "
             'put the call under `if __name__ == "__main__":`'
         )
+    refuse_patched(app if isinstance(app, str) else "the application")
     if threading.current_thread() is not threading.main_thread():
         raise ConfigError("bolide.run() handles signals, so call it from the main thread")
     if asyncio._get_running_loop() is not None:

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from os import waitid, waitpid  # an application that is imported here may replace them (gevent)
 from typing import Any, NoReturn
 
 from bolide.server import forked, stderr
@@ -123,7 +124,7 @@ class Child:
     def ended(self) -> str | None:
         """Reap the process if it has ended, and return how; None while it runs."""
         try:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            pid, status = waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:  # somebody else in this process has reaped it
             self.has_ended = True
             return UNKNOWN_END
@@ -160,10 +161,10 @@ def reap_orphans(own: Collection[int]) -> None:
     `own` are those that are reaped elsewhere.
     """
     with suppress(ChildProcessError):
-        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        while found := waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if found.si_pid in own:
                 return  # its own SIGCHLD follows
-            os.waitpid(found.si_pid, 0)
+            waitpid(found.si_pid, 0)
 
 
 def _fork(work: Callable[[], int], close_fds: Iterable[int], signals: Collection[int]) -> int:

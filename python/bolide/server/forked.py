@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable
+from os import fork as os_fork  # an application that is imported here may replace it (gevent)
 from typing import NoReturn
 
 from bolide.server.process import signals
@@ -60,7 +61,7 @@ def fork() -> int:
     """Fork a process of the server, which keeps everything."""
     _forking.is_ours = True
     try:
-        return os.fork()
+        return os_fork()
     finally:
         _forking.is_ours = False
 

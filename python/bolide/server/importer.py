@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bolide.errors import ConfigError
 from bolide.interface import application
+from bolide.interface.greenlets import refuse_patched
 from bolide.interface.recognition import (
     described,
     is_callable_without_arguments,
@@ -55,10 +56,13 @@ def load(target: str, settings: Settings) -> Application:
 
     Raises:
         LoadError: the module was found, but raised while it ran, or its factory did.
-        ConfigError: there is no such module, file or attribute, or it is not an application.
+        ConfigError: there is no such module, file or attribute, or it is not an application, or
+            it has replaced what a server needs.
     """
     attribute = FACTORY if settings.factory else ATTRIBUTE
-    return check(*find(target, settings, attribute), settings)
+    app = check(*find(target, settings, attribute), settings)
+    refuse_patched(target)  # before anything waits: that would be for ever
+    return app
 
 
 def call(option: str, target: str, settings: Settings, number: int) -> None:
@@ -83,6 +87,7 @@ def call(option: str, target: str, settings: Settings, number: int) -> None:
         found(number)
     except BaseException as error:
         raise _failed(f"calling {name}", error) from error
+    refuse_patched(target)
 
 
 def find(target: str, settings: Settings, attribute: str) -> tuple[object, str]:

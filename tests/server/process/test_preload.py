@@ -134,6 +134,44 @@ def test_a_server_in_the_module_is_refused(tmp_path: Path) -> None:
     assert "bolide.run() was called while a worker imported the application" in errors
 
 
+PATCHES = """
+import signal
+
+def set_handler(number, handler):
+    return None if number == signal.SIGCHLD else own(number, handler)
+
+own, signal.signal = signal.signal, set_handler
+os.waitpid = lambda pid, options: (0, 0)
+"""
+"""Replaces what gevent.monkey.patch_os() and patch_signal() replace."""
+
+
+def test_functions_that_the_import_replaces_are_not_the_supervisors(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, PATCHES)
+    server = start("app:app", "--preload", cwd=tmp_path)
+    [before] = server.workers()
+    kill(before)
+    wait_until(lambda: server.workers() not in ([before], []))
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--preload",)])
+def test_a_patched_application_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "gevent").mkdir()
+    (tmp_path / "gevent/__init__.py").touch()
+    (tmp_path / "gevent/monkey.py").write_text("def is_module_patched(name): return True\n")
+    write(tmp_path, "import gevent.monkey")
+    code, _, errors = command("serve", "app:app", "--port", "0", *options, cwd=tmp_path)
+    assert code == 2
+    assert errors.startswith(
+        "bolide: error: gevent.monkey.patch_all() was called for app:app: it replaces"
+    )
+    assert errors.count("\n") == 1
+
+
 def test_threads_of_the_import_are_a_warning(start: Start, tmp_path: Path) -> None:
     write(
         tmp_path,

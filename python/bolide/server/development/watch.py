@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from importlib.util import find_spec
+from os import waitpid  # an application that is imported here may replace it (gevent)
 from typing import TYPE_CHECKING
 
 from bolide.errors import ConfigError
@@ -120,7 +121,7 @@ class Watch:
         """End the process."""
         if self._child is not None:
             self._child.kill(signal.SIGKILL)
-            os.waitpid(self._child.pid, 0)
+            waitpid(self._child.pid, 0)
             self._release()
 
     def _release(self) -> None:

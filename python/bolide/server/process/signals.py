@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from signal import signal as handle  # an application may replace it when it is imported (gevent)
 from types import FrameType
 from typing import NoReturn
 
@@ -46,7 +47,7 @@ def stopping_an_import() -> Iterator[None]:
         raise StoppedError(number)
 
     signal.pthread_sigmask(signal.SIG_BLOCK, LATER)
-    before = {number: signal.signal(number, stop) for number in STOPS}
+    before = {number: handle(number, stop) for number in STOPS}
     try:
         yield
     except BaseException as error:
@@ -57,7 +58,7 @@ def stopping_an_import() -> Iterator[None]:
         sys.exit(STOPS[signal.Signals(stopped.number)])
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            handle(number, handler)
 
 
 def note(_number: int, _frame: FrameType | None) -> None:
@@ -72,8 +73,8 @@ def written_to_a_pipe(numbers: Collection[int], *, ends_process: bool) -> Iterat
     """
     read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     ignored = TERMINAL_SIGNALS - set(numbers)
-    before = {number: signal.signal(number, note) for number in numbers}
-    before.update((number, signal.signal(number, signal.SIG_IGN)) for number in ignored)
+    before = {number: handle(number, note) for number in numbers}
+    before.update((number, handle(number, signal.SIG_IGN)) for number in ignored)
     wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
     if ends_process:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # those that wait are handled now
@@ -83,7 +84,7 @@ def written_to_a_pipe(numbers: Collection[int], *, ends_process: bool) -> Iterat
         signal.set_wakeup_fd(wakeup_fd)
         for number, handler in before.items():
             is_over = ends_process and number != signal.SIGCHLD
-            signal.signal(number, signal.SIG_IGN if is_over else handler)
+            handle(number, signal.SIG_IGN if is_over else handler)
         os.close(read_fd)
         os.close(write_fd)
 
