@@ -13,12 +13,11 @@ from bolide.errors import ConfigError, Error
 from bolide.flags import TIME, count
 from bolide.manage.client import Client, NoListenerError, UnreachableError
 from bolide.manage.rates import between
+from bolide.manage.screen import Keys, fitted
 from bolide.manage.status import Results, Status
 from bolide.manage.view import status_text, top_text
 
 POLL_S = 0.1
-CLEAR = "\x1b[H\x1b[2J"
-"""Starts a terminal's screen again."""
 UPDATES_MAX = 10**9
 TIMEOUT_S = 120.0
 """Long enough for most applications to be imported, and for requests in flight to finish. What was
@@ -211,12 +210,14 @@ def _is_there(client: Client, process: tuple[int | None, float | None]) -> bool:
 @click.option("--interval", type=TIME, default=1.0, help="Time between updates. [1s]")
 @click.option("-n", "--updates", type=count(1, UPDATES_MAX), help="End after so many updates.")
 def top(management: str | None, config: str | None, interval: float, updates: int | None) -> None:
-    """Show rates, durations and workers of a running server, and update them until Ctrl-C."""
+    """Show rates, durations and workers of a running server, and update them until q or Ctrl-C."""
     client = _client(management, config)
     is_screen = sys.stdout.isatty()
+    keys = click.get_current_context().with_resource(Keys())
     before, counted, then = client.metrics(), client.status().requests, time.monotonic()
     while updates is None or updates > 0:
-        time.sleep(interval)
+        if keys.ended(interval):
+            return
         after, status, now = client.metrics(), client.status(), time.monotonic()
         requests = status.requests
         per_worker = {
@@ -224,6 +225,6 @@ def top(management: str | None, config: str | None, interval: float, updates: in
             for pid, total in requests.items()
         }
         text = top_text(status, between(before, after, now - then), after, per_worker)
-        click.echo(f"{CLEAR}{text}" if is_screen else f"{text}\n")
+        click.echo(fitted(text) if is_screen else f"{text}\n")
         before, counted, then = after, requests, now
         updates = None if updates is None else updates - 1

@@ -10,6 +10,7 @@ from bolide.manage.status import Status
 from bolide.visible import visible
 
 COLUMNS = ("worker", "pid", "state", "age", "memory", "requests", "connections", "busy")
+REQUESTS = COLUMNS.index("requests")
 BUSY_S_MIN = 0.01
 """A worker that has been busy for less is only serving."""
 UNKNOWN = "unknown"
@@ -73,6 +74,8 @@ def _worker_lines(status: Status, per_worker: Mapping[int, float]) -> list[str]:
         )
         rate = 0.0 if each.pid is None else per_worker.get(each.pid, 0.0)
         rows.append((*row, f"{rate:,.0f}") if per_worker else row)
+    if per_worker:  # the totals would not fit into 80 columns
+        rows = [row[:REQUESTS] + row[REQUESTS + 1 :] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
