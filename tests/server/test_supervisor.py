@@ -331,6 +331,8 @@ def test_blocked_worker_is_killed_in_the_end(start: Start) -> None:
         assert server.wait() == 1
         assert client.is_closed()
     assert "the graceful time is over; killing 1 worker(s)" in server.errors
+    _, _, stacks = server.errors.partition(" has not ended; its threads:\n")
+    assert re.search(r'^  File ".*/basic.py", line \d+ in block$', stacks, re.M)
 
 
 def test_workers_end_with_a_killed_supervisor(start: Start) -> None:

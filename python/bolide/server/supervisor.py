@@ -44,7 +44,7 @@ from bolide.server.development.watch import Watch
 from bolide.server.logs import logger
 from bolide.server.management import pages
 from bolide.server.management.outcomes import COMPLETED, FAILED, Outcomes
-from bolide.server.process import handover, preload, signals, takeover, upgrade
+from bolide.server.process import handover, heartbeat, preload, signals, takeover, upgrade
 from bolide.server.process.access_log import open_access_log
 from bolide.server.process.jobs import Jobs, in_words, with_siblings
 from bolide.server.process.origin import Origin
@@ -305,7 +305,7 @@ class Supervisor:
                 text = "still importing or starting %s: if it calls app.run(), %s"
                 logger.warning(text, self._name, remedy)
         if self._deadline is not None and self._deadline <= now and self._workers:
-            logger.warning("the graceful time is over; killing %d worker(s)", len(self._workers))
+            heartbeat.log_late(list(self._workers))
             if not self._watch.is_on:  # a developer's Ctrl-C is no failure
                 self._exit_code = EXIT_CUT_SHORT
             self._workers.kill(signal.SIGKILL)

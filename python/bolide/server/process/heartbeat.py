@@ -26,7 +26,7 @@ import mmap
 import os
 import signal
 from _thread import start_new_thread  # libraries replace that of `threading`
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum, auto
 from time import sleep
 from typing import TYPE_CHECKING
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from bolide.config.settings import Settings
+    from bolide.server.child import Child
+    from bolide.server.process.slot import Worker
 
 LOOKS = 8
 """How often a worker counts, and is looked at, within its time."""
@@ -49,6 +51,8 @@ STACKS_BYTES_MAX = 1 << 16
 """As much of them is logged: a quarter of what standard error queues."""
 STACKS_LOOK_S = 0.1
 """How often the file is looked at; it is complete when it has not grown in this time."""
+LATE_STACKS_S = 0.2
+"""Time for that at the end of the graceful time, when the supervisor does nothing else."""
 STACKS_S_MAX = 2.0
 """Time for a worker to write them, which takes milliseconds of a processor."""
 START = f'  File "{os.path.dirname(os.path.dirname(__file__))}/child.py"'
@@ -86,6 +90,22 @@ class Heart:
             logger.warning("no thread is left for the heartbeat: worker_timeout_ms has no effect")
         else:
             self._counters[LOOP] += 1
+
+    @property
+    def counts(self) -> bool:
+        """Whether the worker has begun to count."""
+        return self._counters[LOOP] > 0
+
+    def ask(self, worker: Child) -> int:
+        """Ask for the stacks of a worker that counts; return where in the file they will start."""
+        size = os.fstat(self.stacks_fd).st_size
+        worker.kill(STACKS_SIGNAL)
+        return size
+
+    def stacks(self, start: int = 0) -> str:
+        """Return the stacks that were written from `start` on; "" if there are none."""
+        written = os.pread(self.stacks_fd, STACKS_BYTES_MAX, start).decode(errors="replace")
+        return _without_start(written)
 
     def read(self) -> tuple[int, int, int]:
         """Return the counters of loop, thread and views; zeros if they do not count."""
@@ -196,10 +216,22 @@ class Pulse:
             what = "all its threads have been occupied by views whose clients have left or got 503,"
         if self._thread_looks > LOOKS // 2:
             what = "its interpreter (GIL) has been held, and not released,"
-        written = os.pread(self._heart.stacks_fd, STACKS_BYTES_MAX, 0).decode(errors="replace")
-        stacks = _without_start(written)
+        stacks = self._heart.stacks()
         shown = f"; its threads:\n{stacks}" if stacks else "; its stacks cannot be read"
         return f"{what} for {now - self._since:.1f} s ({self._limit}){shown}"
+
+
+def log_late(workers: Collection[Worker]) -> None:
+    """Log that the graceful time of workers is over, and what their threads do, if they say so."""
+    logger.warning("the graceful time is over; killing %d worker(s)", len(workers))
+    asked = [(each, each.heart) for each in workers if each.heart is not None]
+    # Before it counts, a worker has no handler for the signal.
+    answering = [(each, heart, heart.ask(each.child)) for each, heart in asked if heart.counts]
+    if answering:
+        sleep(LATE_STACKS_S)
+    for each, heart, start in answering:
+        if stacks := heart.stacks(start):
+            logger.warning("%s has not ended; its threads:\n%s", each.name, stacks)
 
 
 def _without_start(stacks: str) -> str:
