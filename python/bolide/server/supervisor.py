@@ -155,8 +155,7 @@ class Supervisor:
     def _actions_of_signals(self) -> dict[int, Callable[[], None]]:
         """Return what each signal does."""
         actions: dict[int, Callable[[], None]] = {
-            signal.SIGTERM: self._stop,
-            signal.SIGINT: self._stop,
+            **dict.fromkeys(signals.DRAINS, self._stop),
             signal.SIGQUIT: self._stop_now,
             signal.SIGCHLD: self._collect,
             signal.SIGHUP: self._reload,

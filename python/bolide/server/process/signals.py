@@ -17,11 +17,24 @@ TERMINAL_SIGNALS = {signal.SIGTTIN, signal.SIGTTOU}
 """A terminal sends them to a background job that reads or writes; others, to scale a server."""
 SIGNALS_READ_MAX = 1 << 16
 """What the pipe of signals holds: all that came are acted on together."""
-IGNORED = (signal.SIGALRM,)
-"""They have no meaning, and must not end a server."""
-STOPS = {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SIGQUIT: 1}
+SIGNALS_OF_CONTAINERS = (signal.SIGPWR, signal.SIGRTMIN + 3)
+"""What LXC and systemd-nspawn send to stop the first process of a container."""
+DRAINS = (signal.SIGTERM, signal.SIGINT, *SIGNALS_OF_CONTAINERS)
+"""Signals after which requests in flight may finish."""
+MEANINGLESS = (
+    signal.SIGSTKFLT,
+    signal.SIGXCPU,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGIO,
+    *sorted({*range(signal.SIGRTMIN, signal.SIGRTMAX + 1)} - {*SIGNALS_OF_CONTAINERS}),
+)
+"""They are left to an application that handles them, such as a profiler."""
+IGNORED = (signal.SIGALRM, *MEANINGLESS)
+"""They have no meaning, and must not end a server. The workers inherit their handlers."""
+STOPS = dict.fromkeys(DRAINS, 0) | {signal.SIGINT: 130, signal.SIGQUIT: 1}
 """Signals that stop a server which imports the application, and its exit codes then."""
-LATER = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, *TERMINAL_SIGNALS)
+LATER = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, *IGNORED, *TERMINAL_SIGNALS)
 """Those that wait until it has started."""
 
 
@@ -55,7 +68,7 @@ def stopping_an_import() -> Iterator[None]:
         if not isinstance(stopped, StoppedError):
             raise
         logger.info("stopped while the application was imported")
-        sys.exit(STOPS[signal.Signals(stopped.number)])
+        sys.exit(STOPS[stopped.number])
     finally:
         for number, handler in before.items():
             handle(number, handler)
@@ -71,6 +84,7 @@ def written_to_a_pipe(numbers: Collection[int], *, ends_process: bool) -> Iterat
 
     If the process ends then, those that only repeat a stop, or mean nothing, are ignored.
     """
+    numbers = [number for number in numbers if not _has_handler(number)]
     read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     ignored = TERMINAL_SIGNALS - set(numbers)
     before = {number: handle(number, note) for number in numbers}
@@ -100,13 +114,26 @@ def in_order(given: bytes) -> list[int]:
     Those that stop the server come first, because others take time. SIGCHLD is the last: a signal
     to the whole process group also ends the workers.
     """
-    first, last = (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT), (signal.SIGCHLD,)
+    first, last = (signal.SIGQUIT, *DRAINS), (signal.SIGCHLD,)
     return sorted(set(given), key=lambda number: ((number in last) - (number in first), number))
 
 
-def ignore(number: signal.Signals) -> None:
+def _has_handler(number: int) -> bool:
+    """Return whether the application handles a signal that means nothing here."""
+    return number in MEANINGLESS and signal.getsignal(number) is not signal.SIG_DFL
+
+
+def ignore(number: int) -> None:
     """Log that a signal has no meaning."""
-    logger.info("%s is ignored: TERM or INT stops the server, QUIT stops it at once", number.name)
+    text = "%s is ignored: TERM or INT stops the server, QUIT stops it at once"
+    logger.info(text, _name_of(number))
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
 
 
 def pass_over() -> None:
