@@ -1,4 +1,8 @@
-"""Writes families of numbers as OpenMetrics text (the specification's version 1.0)."""
+"""Writes families of numbers as OpenMetrics text (the specification's version 1.0).
+
+Collectors that do not read that get Prometheus' own text, version 0.0.4, whose families have the
+names of their samples, and which has neither units nor an end.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,11 @@ from itertools import accumulate
 
 from bolide.server.management.counts import NANOSECONDS, Family
 
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text"
+CONTENT_TYPE = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
+PLAIN = "text/plain"
+PLAIN_CONTENT_TYPE = f"{PLAIN}; version=0.0.4; charset=utf-8"
+PLAIN_KINDS = {"info": "gauge"}
 SUFFIXES = {"counter": "_total", "gauge": "", "info": "_info"}
 
 
@@ -17,11 +25,34 @@ def text(families: Iterable[tuple[Family, Sequence[float]]]) -> str:
     return "\n".join([*lines, "# EOF", ""])
 
 
+def plain_text(families: Iterable[tuple[Family, Sequence[float]]]) -> str:
+    """Return the text of all families for collectors that do not read OpenMetrics."""
+    lines: list[str] = []
+    for family, numbers in families:
+        name = family.name + SUFFIXES.get(family.kind, "")
+        explained = family.help.replace("\\", r"\\").replace("\n", r"\n")
+        lines += [f"# HELP {name} {explained}"]
+        lines += [f"# TYPE {name} {PLAIN_KINDS.get(family.kind, family.kind)}"]
+        lines += _samples(family, numbers)
+    return "\n".join([*lines, ""])
+
+
+def wants_plain(accept: str) -> bool:
+    """Return whether a request wants that, by its field `Accept`."""
+    wanted = {each.partition(";")[0].strip().lower() for each in accept.split(",")}
+    return PLAIN in wanted and OPENMETRICS not in wanted
+
+
 def _lines(family: Family, numbers: Sequence[float]) -> list[str]:
     lines = [f"# TYPE {family.name} {family.kind}"]
     if family.unit:
         lines.append(f"# UNIT {family.name} {family.unit}")
     lines.append(f"# HELP {family.name} {_escaped(family.help)}")
+    return lines + _samples(family, numbers)
+
+
+def _samples(family: Family, numbers: Sequence[float]) -> list[str]:
+    lines: list[str] = []
     per_series = len(numbers) // len(family.series())
     for index, labels in enumerate(family.series()):
         own = numbers[index * per_series : (index + 1) * per_series]

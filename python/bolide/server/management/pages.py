@@ -2,7 +2,7 @@
 
 | path | method | response |
 | --- | --- | --- |
-| /metrics | GET | OpenMetrics text |
+| /metrics | GET | OpenMetrics text, or that of Prometheus if `Accept` names only this |
 | /health | GET | 200 if a worker serves or drains, otherwise 503 |
 | /ready | GET | 200 if requests are served, 503 while the server starts or stops |
 | /status | GET | JSON: the server, its workers, the options that are not defaults |
@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bolide import _core
@@ -49,6 +50,7 @@ SHOWN = {
 REQUESTS = f"{PREFIX}http_requests"
 CONNECTIONS = f"{PREFIX}connections"
 HELD, HELD_MAX = f"{PREFIX}held_bytes", f"{PREFIX}held_max_bytes"
+METRICS = "/metrics"
 Action = Callable[[], None]
 Number = int | float
 
@@ -82,7 +84,6 @@ class Pages:
         self._server = server
         self._began_s = time.monotonic() - max(0.0, time.time() - server.began_unix_s)
         self._pages: dict[str, Callable[[], Reply]] = {
-            "/metrics": self._metrics,
             "/health": self._health,
             "/ready": self._ready,
             "/status": self._status,
@@ -95,7 +96,10 @@ class Pages:
 
     def serve(self, request: Request) -> tuple[Reply, Action | None]:
         """Return the response to a request, and what to do after it."""
-        if (page := self._pages.get(request.path)) is not None:
+        page = self._pages.get(request.path)
+        if request.path == METRICS:
+            page = partial(self._metrics, request.fields.get("accept", ""))
+        if page is not None:
             if request.method in ("GET", "HEAD"):
                 return page(), None
             return sentence(405, "use GET or HEAD", Allow="GET, HEAD"), None
@@ -103,7 +107,7 @@ class Pages:
             if request.method == "POST":
                 return command()
             return sentence(405, "this is a command; use POST", Allow="POST"), None
-        known = ", ".join((*self._pages, *self._commands))
+        known = ", ".join((METRICS, *self._pages, *self._commands))
         return sentence(404, f"not found; try {known}"), None
 
     @property
@@ -129,11 +133,14 @@ class Pages:
             200 if is_ready else 503, self._state if is_ready else f"not ready: {self._state}"
         )
 
-    def _metrics(self) -> Reply:
+    def _metrics(self, accept: str) -> Reply:
         running = [each.counts for each in self._server.workers if each.counts is not None]
         counted = by_family(self._server.tally.totals(running))
-        text = exposition.text([*own_families(self._server), *counted.values()])
-        return Reply(200, text.encode(), exposition.CONTENT_TYPE)
+        every = [*own_families(self._server), *counted.values()]
+        if exposition.wants_plain(accept):
+            text = exposition.plain_text(every)
+            return Reply(200, text.encode(), exposition.PLAIN_CONTENT_TYPE)
+        return Reply(200, exposition.text(every).encode(), exposition.CONTENT_TYPE)
 
     def _status(self) -> Reply:
         workers = self._server.workers
