@@ -21,6 +21,7 @@ from bolide._core_native import WebSocket as WebSocket
 
 __all__ = [
     "AsgiApp",
+    "CertificateFacts",
     "Counts",
     "FileWrapper",
     "Load",
@@ -403,6 +404,38 @@ class TicketSecret:
         """Forget the keys of tickets that are not accepted any more."""
 
 @final
+class CertificateFacts:
+    """What the server logs about a certificate."""
+
+    @property
+    def names(self) -> list[str]:
+        """Its DNS names."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """Its IP addresses."""
+
+    @property
+    def first_s(self) -> int:
+        """The first second of its validity since 1970."""
+
+    @property
+    def last_s(self) -> int:
+        """The last second of its validity since 1970."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Its SHA-256 fingerprint."""
+
+    @property
+    def disorder(self) -> str | None:
+        """What is wrong with the order of its chain."""
+
+    @property
+    def absent_issuer(self) -> str | None:
+        """The issuer of a certificate that is alone in its file and not self-signed."""
+
+@final
 class TlsConfig:
     """The certificates, keys and rules of a server that uses TLS."""
 
@@ -426,17 +459,13 @@ class TlsConfig:
         Raises:
             ValueError: Something cannot be used. Its arguments are the name of the option at fault,
                 the index of its pair, the kind of error ("missing", "locked", "password",
-                "encryption", "mismatch", "order", "unusable" or "bad"), and a text without anything
-                of a key.
+                "encryption", "mismatch", "order", "version", "unusable" or "bad"), and a text
+                without anything of a key.
         """
 
     @property
-    def certificates(self) -> list[tuple[list[str], int, int, str, str | None]]:
-        """Describe each pair.
-
-        Its DNS names, the first and last second of its validity since 1970, its fingerprint, and
-        what is wrong with the order of its chain.
-        """
+    def certificates(self) -> list[CertificateFacts]:
+        """Describe the certificate of each pair."""
 
     @property
     def revocation_lists(self) -> list[tuple[int, str, int | None]]:
@@ -455,8 +484,9 @@ class Server:
         `access_log` (a descriptor or None), `access_log_format` ("combined", "json" or a template),
         `access_log_sample` (0 to 1), `access_log_only` (a list of "errors" and "slow"),
         `access_log_slow_ms`,
-        `eager_tasks` (bool), `debug_log` (bool: details are logged at debug level), `tls` (a
-        `TlsConfig` or None: its listeners then use TLS), `websocket_compression` ("on", "context"
+        `eager_tasks` (bool), `debug_log` (bool: details are logged at debug level),
+        `redirects_to_https` (bool: requests are only redirected), `tls` (a `TlsConfig` or None: its
+        listeners then use TLS), `websocket_compression` ("on", "context"
         or "off"), `websocket_compression_level` (1 to 9), `websocket_origins` (a list),
         `draining_idle_ms` (how long a drain keeps idle connections: 500 without it), and for WSGI
         `threads` and `workers` (counts). `request_id` is None, or the name of the field with the

@@ -74,6 +74,55 @@ def test_a_disorder_after_it_is_a_warning(
         assert found == ([] if expected is None else [expected])
 
 
+def test_a_lone_certificate_is_noted_unless_it_is_self_signed(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files, (leaf, issuer, _) = chain(authority, tmp_path)
+    given = {"certificate": files.certificate, "key": files.key}
+    text = f"the certificate {files.certificate} is alone in its file; if {names(issuer)} is an "
+    text += "intermediate authority, clients need its certificate there too (fullchain.pem of "
+    text += "certbot)"
+    for order, expected in (([leaf], [text]), ([leaf, issuer], [])):
+        files.certificate.write_bytes(b"".join(order))
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "bolide"):
+            Certificates(resolve(given, environ={}))
+        assert [record.getMessage() for record in caplog.records] == expected
+        assert all(record.levelno == logging.INFO for record in caplog.records)
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "bolide"):
+        Certificates(resolve({"certificate": "self-signed"}, environ={}))
+    [record] = caplog.records
+    assert "is self-signed, for " in record.getMessage()
+
+
+def test_a_certificate_that_no_client_can_ask_for(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    named, unnamed = (authority.issue(tmp_path, name) for name in ("a.test", "192.0.2.1"))
+    for pairs, expected in (
+        (
+            [named, unnamed],
+            [
+                f"no client gets the certificate {unnamed.certificate}: it has no DNS name, by "
+                "which clients would ask for it; put it first"
+            ],
+        ),
+        ([unnamed, named], []),
+    ):
+        caplog.clear()
+        given = {
+            "certificate": [files.certificate for files in pairs],
+            "key": [files.key for files in pairs],
+        }
+        certificates = Certificates(resolve(given, environ={}))
+        assert [record.getMessage() for record in caplog.records] == expected
+        with caplog.at_level(logging.INFO, "bolide"):
+            assert certificates.renew()
+        [line] = [it.getMessage() for it in caplog.records if "read again" in it.getMessage()]
+        assert f"{unnamed.certificate} for 192.0.2.1, valid until " in line
+
+
 def pem(key: object, form: PrivateFormat = PrivateFormat.PKCS8) -> bytes:
     """Return a private key in PEM."""
     assert hasattr(key, "private_bytes")

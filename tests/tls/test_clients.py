@@ -67,6 +67,9 @@ def test_the_lowest_version(
         ((), ["http/1.1", "h2"], "h2"),
         (("--alpn", "http/1.1,h2"), ["h2", "http/1.1"], "http/1.1"),
         (("--alpn", "http/1.1"), ["h2", "http/1.1"], "http/1.1"),
+        ((), ["http/1.0"], "http/1.0"),
+        ((), ["http/1.0", "http/1.1"], "http/1.1"),
+        ((), ["http/1.0", "h2"], "h2"),
         ((), [], None),
     ],
 )
@@ -92,3 +95,14 @@ def test_a_client_without_a_common_protocol_is_refused(
     server = start("basic.py", *files.options, "--alpn", "http/1.1")
     with pytest.raises(ssl.SSLError, match="(?i)no.application.protocol"):
         SecureConnection(server, client)
+
+
+def test_a_client_of_http_1_0_is_served(start: Start, files: Files, client: ssl.SSLContext) -> None:
+    client.set_alpn_protocols(["http/1.0"])
+    with SecureConnection(start("basic.py", *files.options), client) as connection:
+        assert connection.socket.selected_alpn_protocol() == "http/1.0"
+        connection.send(b"GET / HTTP/1.0\r\n\r\n")
+        assert connection.read().status == 200
+    # Without HTTP/1.1 there is no 1.0 either.
+    with pytest.raises(ssl.SSLError, match="(?i)no.application.protocol"):
+        SecureConnection(start("basic.py", *files.options, "--alpn", "h2"), client)

@@ -101,9 +101,9 @@ def test_a_locked_key_in_the_file_of_its_certificate(files: Files, tmp_path: Pat
     password.write_text("secret\n")
     both.write_text(files.certificate.read_text() + files.key.read_text())
     given = {"certificate": both, "key": both, "key_password_file": password}
-    assert Certificates(resolve(given, environ={})).current.certificates[0][0] == ["localhost"]
+    assert Certificates(resolve(given, environ={})).current.certificates[0].names == ["localhost"]
     both.write_text(files.key.read_text() + files.certificate.read_text())
-    assert Certificates(resolve(given, environ={})).current.certificates[0][0] == ["localhost"]
+    assert Certificates(resolve(given, environ={})).current.certificates[0].names == ["localhost"]
 
 
 def test_workers_get_keys_that_are_open(files: Files, tmp_path: Path) -> None:
@@ -177,6 +177,10 @@ def test_content_that_is_not_what_it_should_be(
             b"\x30\x82\x09\x99\x02\x01\x03\x30",
             "is PKCS #12; `openssl pkcs12 -in FILE -nokeys -out cert.pem` converts it",
         ),
+        (
+            b"-----BEGIN TRUSTED CERTIFICATE-----\nAA==\n-----END TRUSTED CERTIFICATE-----\n",
+            "is in a form of OpenSSL's own; `openssl x509 -in FILE -out cert.pem` converts it",
+        ),
         (b"hello", "has no certificate in PEM; give the file with it"),
     ],
 )
@@ -188,11 +192,36 @@ def test_a_file_that_has_something_else(
     assert refusal(certificate=other, key=files.key) == f"certificate: {other} {text}"
 
 
+def test_a_certificate_of_the_first_version(files: Files, tmp_path: Path) -> None:
+    old = old_version(files.key, tmp_path)
+    text = f"certificate: {old} is of X.509 version 1, which has no extensions and thus no names "
+    text += "that clients verify; issue it again with them: `openssl x509 -req ... -extfile FILE`, "
+    assert refusal(certificate=old, key=files.key) == (
+        text + "where FILE has subjectAltName=DNS:NAME"
+    )
+    # What the message says to do.
+    extensions = tmp_path / "extensions"
+    extensions.write_text("subjectAltName=DNS:localhost")
+    new = old_version(files.key, tmp_path, "-extfile", str(extensions))
+    found = Certificates(resolve({"certificate": new, "key": files.key}, environ={}))
+    assert found.current.certificates[0].names == ["localhost"]
+
+
+def old_version(key: Path, folder: Path, *options: str) -> Path:
+    """Issue a certificate with openssl, without extensions unless `options` say so."""
+    request, certificate = folder / "request.csr", folder / "old.pem"
+    how = ["openssl", "req", "-new", "-key", str(key), "-subj", "/CN=localhost"]
+    subprocess.run([*how, "-out", str(request)], check=True, capture_output=True, timeout=20)
+    how = ["openssl", "x509", "-req", "-in", str(request), "-signkey", str(key), *options]
+    subprocess.run([*how, "-out", str(certificate)], check=True, capture_output=True, timeout=20)
+    return certificate
+
+
 def test_a_mark_of_the_encoding_is_ignored(files: Files) -> None:
     for path in (files.certificate, files.key):
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     given = {"certificate": files.certificate, "key": files.key}
-    assert Certificates(resolve(given, environ={})).current.certificates[0][0] == ["localhost"]
+    assert Certificates(resolve(given, environ={})).current.certificates[0].names == ["localhost"]
 
 
 @pytest.mark.parametrize("form", [PKCS8, TRADITIONAL])
@@ -223,7 +252,7 @@ def test_a_key_that_is_encrypted_in_an_old_way(files: Files, tmp_path: Path) -> 
     how = ["openssl", "pkcs8", "-topk8", "-in", str(tmp_path / "old.key"), "-out", str(files.key)]
     how += ["-passin", "pass:secret", "-passout", "pass:secret"]
     subprocess.run(how, check=True, capture_output=True, timeout=20)
-    assert Certificates(resolve(given, environ={})).current.certificates[0][0] == ["localhost"]
+    assert Certificates(resolve(given, environ={})).current.certificates[0].names == ["localhost"]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +293,13 @@ def test_options_that_need_others(files: Files) -> None:
     )
     found = refusal(redirect_to_https="127.0.0.1:0")
     assert found.startswith("redirect_to_https: the server does not use TLS; ")
+    for option, value in (("tls_minimum", "1.3"), ("tls_minimum", "1.2"), ("alpn", "http/1.1")):
+        found = refusal(**{option: value})
+        assert found.startswith(f"{option}: the server does not use TLS; "), found
+    assert refusal(**pair, https_port=443) == (
+        "https_port: no client is redirected; give the address for http too "
+        "(--redirect-to-https ADDRESS)"
+    )
     passwords = ["one", "two"]
     assert "2 files for 1 keys" in refusal(**pair, key_password_file=passwords)
     assert "there is no key" in refusal(certificate="self-signed", key_password_file=["one"])

@@ -91,6 +91,21 @@ def test_the_usual_port_is_left_out() -> None:
     assert Redirect(443)._response(scope)[1] == [(b"location", b"https://a.test/x")]
 
 
+def test_the_port_may_be_another_one(start: Start, files: Files) -> None:
+    options = (*files.options, "--redirect-to-https", "127.0.0.1:0", "--https-port")
+    for port, shown in (("8443", ":8443"), ("443", "")):
+        with plain(start("basic.py", *options, port)) as connection:
+            connection.send(b"GET /x HTTP/1.1\r\nHost: shop.test:8080\r\n\r\n")
+            assert connection.read().get("location") == f"https://shop.test{shown}/x"
+
+
+def test_a_client_that_uses_tls_there_is_named(server: Server, client: ssl.SSLContext) -> None:
+    with plain(server) as connection, pytest.raises(ssl.SSLError):
+        client.wrap_socket(connection.socket, server_hostname="localhost")
+    text = "refused 1 connection with TLS at an address of --redirect-to-https, which is for plain "
+    server.wait_line(f"{text}HTTP$")
+
+
 def test_it_works_inside_a_loop_and_for_wsgi(start: Start, files: Files) -> None:
     options = (*files.options, "--redirect-to-https", "127.0.0.1:0")
     for target in ("wsgi_plain.py", "basic.py"):

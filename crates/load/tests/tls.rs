@@ -210,7 +210,7 @@ fn a_server_without_http_2_is_called_so() {
         (
             &[&b"http/1.1"[..]][..],
             "nothing_in_common",
-            "NoApplicationProtocol",
+            "the server accepts none of the protocols (ALPN)",
         ),
     ] {
         let address = selecting(&pair, protocols, respond);
@@ -313,13 +313,18 @@ fn a_certificate_of_an_unknown_issuer_is_refused_unless_nothing_is_verified() {
     let (address, _) = trusted(respond);
     let other = made(|it| it.distinguished_name.push(DnType::CommonName, "other")).0;
     let cause = "unknown_issuer";
-    assert_fails(tls(Some(&other)), address.clone(), cause, "UnknownIssuer");
+    assert_fails(
+        tls(Some(&other)),
+        address.clone(),
+        cause,
+        "is not issued by a trusted authority",
+    );
     let of_that_name = made(|_| {}).0;
     assert_fails(
         tls(Some(&of_that_name)),
         address.clone(),
         cause,
-        "BadSignature",
+        "is not signed with the key of its issuer",
     );
     assert_eq!(
         outcome(&over(tls(None), plan(address, 5, 1))),
@@ -334,7 +339,7 @@ fn a_certificate_for_another_name_is_refused() {
         server_name: "127.0.0.1".to_owned(),
         ..trusted
     };
-    assert_fails(other, address, "other_name", "localhost");
+    assert_fails(other, address, "other_name", "but for localhost");
 }
 
 #[test]
@@ -353,7 +358,7 @@ fn a_chain_is_verified_with_its_dates() {
             day(2090, 1, 1),
             day(2091, 1, 1),
             "not_yet_valid",
-            "not valid yet",
+            "is valid only in ",
         ),
         (day(2020, 1, 1), day(2091, 1, 1), "", ""),
     ] {
@@ -384,7 +389,7 @@ fn a_self_signed_authority_is_trusted_as_a_server_if_it_is_given() {
         tls(Some(&other)),
         address,
         "unknown_issuer",
-        "UnknownIssuer",
+        "is not issued by a trusted authority",
     );
 }
 
@@ -397,7 +402,7 @@ fn the_dates_of_a_certificate_that_is_given_itself_are_verified() {
             day(2090, 1, 1),
             day(2091, 1, 1),
             "not_yet_valid",
-            "not valid yet",
+            "is valid only in ",
         ),
     ] {
         let pair = made(|it| (it.not_before, it.not_after) = (from, to));
@@ -421,7 +426,7 @@ fn a_client_presents_its_certificate() {
         );
     }
     let address = secure(config(&pair, &[&version::TLS13], Some(&client.0)), respond);
-    let text = "CertificateRequired";
+    let text = "the server requires a certificate";
     assert_fails(tls(Some(&pair.0)), address, "certificate_required", text);
 }
 
@@ -431,7 +436,12 @@ fn what_is_not_tls_is_called_so() {
         let _ = stream.read(&mut [0; 2000]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     });
-    assert_fails(tls(None), address, "not_tls", "");
+    assert_fails(
+        tls(None),
+        address,
+        "not_tls",
+        "what the server sent is not TLS",
+    );
     let address = server(|mut stream| {
         let _ = stream.read(&mut [0; 2000]);
     });
@@ -448,7 +458,12 @@ fn what_is_not_tls_is_called_so() {
         is_tls12_only: true,
         ..tls(None)
     };
-    assert_fails(older, newer, "nothing_in_common", "ProtocolVersion");
+    assert_fails(
+        older,
+        newer,
+        "nothing_in_common",
+        "the server accepts none of the versions of TLS",
+    );
 }
 
 #[test]
@@ -472,17 +487,48 @@ fn files_that_cannot_be_used_are_named() {
         authorities: Some("/nonexistent/roots.pem".into()),
         ..trusted.clone()
     };
-    assert!(refusal(missing).starts_with("cannot read /nonexistent/roots.pem: "));
-    let found = refusal(tls(Some("no certificate")));
-    assert_eq!(found, "the authorities' file has no certificate in PEM");
-    let swapped = Tls {
-        pair: Some((file(&made(|_| {}).0), file("no key"))),
-        ..trusted.clone()
-    };
     assert_eq!(
-        refusal(swapped),
-        "the key's file has no key in PEM without a password"
+        refusal(missing),
+        "--cacert: cannot read /nonexistent/roots.pem: No such file or directory"
     );
+    let authorities = tls(Some("no certificate"));
+    let path = authorities.authorities.clone().expect("a file");
+    let text = format!("--cacert: {} has no certificate in PEM", path.display());
+    assert_eq!(refusal(authorities), text);
+    let (pair, other) = (made(|_| {}), made(|_| {}));
+    let (certificate, empty) = (file(&pair.0), file("no key"));
+    let shown = |path: &std::path::Path| path.display().to_string();
+    for (key, text) in [
+        (
+            empty.clone(),
+            format!(
+                "--key: {} has no key in PEM without a password",
+                shown(&empty)
+            ),
+        ),
+        (
+            certificate.clone(),
+            format!(
+                "--cert: {} has no key in PEM without a password; give the file of its key with --key",
+                shown(&certificate)
+            ),
+        ),
+        {
+            let key = file(&other.1);
+            let text = format!(
+                "--key: {} is not the key of the certificate {}; give its own",
+                shown(&key),
+                shown(&certificate)
+            );
+            (key, text)
+        },
+    ] {
+        let given = Tls {
+            pair: Some((certificate.clone(), key)),
+            ..trusted.clone()
+        };
+        assert_eq!(refusal(given), text);
+    }
     let nameless = Tls {
         server_name: "a b".to_owned(),
         ..trusted

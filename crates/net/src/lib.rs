@@ -40,8 +40,8 @@ pub use sys::random_octets;
 pub use timer::{TICK_MS, TimerWheel};
 pub use tls::{
     Agreement, Certificate, Clients, Expected, Offer, Pair, RevocationList, SESSION_BYTES_MAX,
-    ServerPair, TicketSecret, TlsClientConfig, TlsConfig, TlsDetails, TlsError, TlsFailure,
-    collect_entropy, opened_key, self_signed,
+    ServerPair, TicketSecret, TlsClientConfig, TlsClientError, TlsConfig, TlsDetails, TlsError,
+    TlsFailure, collect_entropy, opened_key, self_signed,
 };
 pub use transport::{FileSent, Peer, Received, Sent, Transport};
 pub use waker::Waker;

@@ -20,12 +20,13 @@ mod shared;
 mod side;
 mod tickets;
 mod verifier;
+mod wording;
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 pub use self::certificate::Certificate;
-pub use self::client::{Agreement, Expected, TlsClientConfig};
+pub use self::client::{Agreement, Expected, TlsClientConfig, TlsClientError};
 pub use self::config::{Clients, Offer, TlsConfig, TlsError};
 pub use self::details::TlsDetails;
 pub use self::failure::TlsFailure;

@@ -34,7 +34,9 @@ pub(crate) use access_log::check_access_log_format;
 pub(crate) use admission::share_client_rates;
 pub(crate) use counts::{Counts, metrics};
 pub(crate) use siblings::Siblings;
-pub(crate) use tls::{TicketSecret, TlsConfig, memory_file, opened_key, self_signed};
+pub(crate) use tls::{
+    CertificateFacts, TicketSecret, TlsConfig, memory_file, opened_key, self_signed,
+};
 
 /// One worker's reactor with HTTP on it.
 #[pyclass(module = "bolide._core", frozen, weakref)]
@@ -449,6 +451,8 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             config.memory_bytes_max = value.extract()?;
         } else if name == "debug_log" {
             config.reports_handshakes = value.is_truthy()?;
+        } else if name == "redirects_to_https" {
+            config.redirects_to_https = value.is_truthy()?;
         } else if let Some(number) = config
             .limits
             .get_mut(&name)

@@ -96,6 +96,8 @@ pub struct Config {
     pub accepts_prior_knowledge: bool,
     /// Report each TLS handshake that fails, besides their number.
     pub reports_handshakes: bool,
+    /// Requests are only sent to https.
+    pub redirects_to_https: bool,
     /// WebSockets.
     pub websocket: WebSocketConfig,
     /// Proxies in front of the server.
@@ -189,6 +191,7 @@ impl<A: App> Worker<A> {
         context.watch(config.slow.map(Slow::new));
         context.budget = Budget::new(config.memory_bytes_max);
         context.refusals = Refusals::with_handshakes(config.reports_handshakes);
+        context.refusals.redirects_to_https = config.redirects_to_https;
         context.guard(config.admission, app.has_bounds());
         let poller = Poller::new()?;
         if let Some(log) = &context.log {

@@ -225,6 +225,14 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
         "Addresses that redirect http to https, for example 0.0.0.0:80. Requests get 308 with the "
         "https URL of the server's first address.",
     )
+    https_port: int = row(
+        0,
+        ZeroOr(1, 65535, "0 = that of the first address"),
+        TLS,
+        "Port of the URLs to which redirect_to_https sends clients, if another one is mapped to "
+        "that of the first address. 0 = that of the first address.",
+        unit="count",
+    )
     trusted_proxies: tuple[str, ...] = row(
         proxies.LOOPBACK,
         proxies.Peers(),
@@ -535,7 +543,7 @@ def resolve(
     values |= {name: _checked(options[name], *given) for name, given in winning.items()}
     values |= places.addresses(layers) | places.port_of_platform(layers, environ)
     values |= places.pairs(layers) | development.implied(values, winning)
-    tls.check(values)
+    tls.check(values, winning)
     core = {name: values.pop(name) for name, *_ in _core.settings()}
     resolved = Settings(core=core, channel=channel, **values)
     tls.check_redirection(resolved)

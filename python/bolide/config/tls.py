@@ -6,7 +6,7 @@ tables `[[tls]]` of a file. This module reads no file that an option names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -140,8 +140,8 @@ def _checked(table: Any, source: str) -> dict[str, str]:
     return {name: str(table.get(name, "")) for name in PAIR_OPTIONS}
 
 
-def check(values: Mapping[str, Any]) -> None:
-    """Refuse options that do not go together.
+def check(values: Mapping[str, Any], given: Collection[str]) -> None:
+    """Refuse options that do not go together; `given` are those that were set.
 
     Raises:
         ConfigError: an option needs another one.
@@ -163,10 +163,15 @@ def check(values: Mapping[str, Any]) -> None:
             "client_crl: clients are not asked for a certificate; give their authority and "
             "client_certificate too (--client-ca PATH --client-certificate required, or optional)"
         )
+    if values["https_port"] and not values["redirect_to_https"]:
+        raise ConfigError(
+            "https_port: no client is redirected; give the address for http too "
+            "(--redirect-to-https ADDRESS)"
+        )
     if found:
         return
-    for name in ("client_ca", "redirect_to_https"):
-        if values[name]:
+    for name in ("client_ca", "redirect_to_https", "tls_minimum", "alpn"):
+        if name in given and values[name]:
             raise ConfigError(
                 f"{name}: the server does not use TLS; give a certificate and its key too "
                 "(--certificate PATH --key PATH)"

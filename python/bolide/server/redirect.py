@@ -66,7 +66,7 @@ def _reduced(settings: Settings) -> Settings:
     """Return the options of a server that only redirects: its part of what a worker may hold."""
     core = {**settings.core, "connections_max": REDIRECTED_MAX}
     held_max = memory.redirected_max(settings)
-    return replace(settings, core=core, memory_max=held_max, redirect_to_https=())
+    return replace(settings, core=core, memory_max=held_max, redirect_to_https=(), https_port=0)
 
 
 class Redirection:
@@ -82,8 +82,9 @@ class Redirection:
         self._service: Service | None = None
         if listeners:
             ports = [each.address.port for each in served if not each.address.path]
-            app = AsgiApplication(Redirect(ports[0] if ports else HTTPS_PORT))
-            self._service = Service(app, _reduced(settings), None)
+            port = settings.https_port or (ports[0] if ports else HTTPS_PORT)
+            app = AsgiApplication(Redirect(port))
+            self._service = Service(app, _reduced(settings), None, redirects_to_https=True)
 
     async def listen(self, served: Service, listeners: Sequence[Listener]) -> None:
         """Accept connections here, and then for the application that is served.

@@ -36,6 +36,8 @@ class Service:
         settings: Settings,
         access_log_fd: int | None,
         tls: _core.TlsConfig | None = None,
+        *,
+        redirects_to_https: bool = False,
     ) -> None:
         self._app = app
         try:
@@ -43,6 +45,7 @@ class Service:
             options["connections_max"] = capacity.connections_max(settings)
             options["memory_bytes_max"] = memory.served_max(settings)
             options["tls"] = tls
+            options["redirects_to_https"] = redirects_to_https
             options["debug_log"] = logger.getChild("error").isEnabledFor(logging.DEBUG)
             self.server = _core.Server(app.core(), options)
         except ValueError as error:

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use net::{Agreement, Expected, Pair, TlsClientConfig, TlsFailure};
+use net::{Agreement, Expected, Pair, TlsClientConfig, TlsClientError, TlsFailure};
 use serde::{Deserialize, Serialize};
 
 use super::plan::Protocol;
@@ -81,12 +81,10 @@ impl Tls {
     /// # Errors
     /// If one cannot be read or used; one line that names it.
     pub(super) fn config(&self, protocol: Protocol) -> Result<TlsClientConfig, String> {
-        let read = |path: &Path| {
-            fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
-        };
-        let authorities = self.authorities.as_deref().map(read).transpose()?;
+        let authorities = self.authorities.as_deref();
+        let authorities = authorities.map(|it| read("--cacert", it)).transpose()?;
         let pair = match &self.pair {
-            Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
+            Some((certificate, key)) => Some((read("--cert", certificate)?, read("--key", key)?)),
             None => None,
         };
         TlsClientConfig::new(Expected {
@@ -100,7 +98,42 @@ impl Tls {
             is_tls12_only: self.is_tls12_only,
             protocols: &[protocol.alpn()],
         })
+        .map_err(|error| self.named(error))
     }
+
+    /// The message for a configuration that cannot be used: the option, its file, and what to do.
+    fn named(&self, error: TlsClientError) -> String {
+        let shown =
+            |path: Option<&PathBuf>| path.map_or(String::new(), |it| it.display().to_string());
+        let (certificate, key) = match &self.pair {
+            Some((certificate, key)) => (shown(Some(certificate)), shown(Some(key))),
+            None => Default::default(),
+        };
+        match error {
+            TlsClientError::Authorities(text) => {
+                format!("--cacert: {} {text}", shown(self.authorities.as_ref()))
+            }
+            TlsClientError::Certificate(text) => format!("--cert: {certificate} {text}"),
+            TlsClientError::Key(text) if certificate == key => {
+                format!("--cert: {certificate} {text}; give the file of its key with --key")
+            }
+            TlsClientError::Key(text) => format!("--key: {key} {text}"),
+            TlsClientError::Mismatch => {
+                format!(
+                    "--key: {key} is not the key of the certificate {certificate}; give its own"
+                )
+            }
+            TlsClientError::Other(text) => text,
+        }
+    }
+}
+
+fn read(option: &str, path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| {
+        let text = error.to_string();
+        let reason = text.split(" (os error").next().unwrap_or_default();
+        format!("{option}: cannot read {}: {reason}", path.display())
+    })
 }
 
 impl TlsCounts {

@@ -2,14 +2,19 @@
 //!
 //! It verifies nothing: rustls and webpki do.
 
+use std::net::IpAddr;
+
 use aws_lc_rs::digest;
 
-use super::der::{Element, OBJECT_IDENTIFIER, OCTET_STRING, Reader, SEQUENCE, SET, dotted};
+use super::der::{
+    Element, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, Reader, SEQUENCE, SET, dotted,
+};
 
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 const BOOLEAN: u8 = 0x01;
 const DNS_NAME: u8 = 0x82;
+const IP_ADDRESS: u8 = 0x87;
 const UTC_TIME: u8 = 0x17;
 /// UTCTime and GeneralizedTime.
 const TIMES: [u8; 2] = [UTC_TIME, 0x18];
@@ -36,6 +41,7 @@ const SHORT_NAMES: [(&[u8], &str); 10] = [
 /// A certificate whose outline could be read.
 #[derive(Clone, Copy)]
 pub struct Certificate<'a> {
+    version: u8,
     serial: &'a [u8],
     issuer: Reader<'a>,
     validity: Reader<'a>,
@@ -47,7 +53,9 @@ impl<'a> Certificate<'a> {
     /// Reads the outline of a certificate in DER; None if it is not one.
     pub fn read(der: &'a [u8]) -> Option<Certificate<'a>> {
         let mut to_be_signed = Reader::new(der).enter(SEQUENCE)?.enter(SEQUENCE)?;
-        to_be_signed.pass_over(VERSION);
+        let version = to_be_signed
+            .enter_if(VERSION)
+            .and_then(|mut it| it.read(INTEGER)?.last().copied());
         let serial = to_be_signed.next()?.content;
         to_be_signed.next()?; // the signature's algorithm
         let issuer = to_be_signed.enter(SEQUENCE)?;
@@ -56,6 +64,8 @@ impl<'a> Certificate<'a> {
         to_be_signed.next()?; // the public key
         let extensions = to_be_signed.find(|element| element.tag == EXTENSIONS);
         Some(Certificate {
+            // Version 1 is left out, and version 3 is 2.
+            version: version.unwrap_or(0).saturating_add(1),
             serial,
             issuer,
             validity,
@@ -64,15 +74,26 @@ impl<'a> Certificate<'a> {
         })
     }
 
+    /// The version of X.509: only 3 has extensions, and with them the names that clients verify.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
     /// The DNS names for which it is valid, in lower case.
     pub fn dns_names(&self) -> Vec<String> {
-        let Some(mut names) = self.extension(SUBJECT_ALT_NAME) else {
-            return Vec::new();
-        };
-        let names = names.enter(SEQUENCE).into_iter().flatten();
-        names
-            .filter(|name| name.tag == DNS_NAME)
-            .map(|name| String::from_utf8_lossy(name.content).to_lowercase())
+        self.alternative_names(DNS_NAME)
+            .map(|name| String::from_utf8_lossy(name).to_lowercase())
+            .collect()
+    }
+
+    /// The IP addresses for which it is valid.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.alternative_names(IP_ADDRESS)
+            .filter_map(|address| {
+                let four = <[u8; 4]>::try_from(address).map(IpAddr::from);
+                let sixteen = <[u8; 16]>::try_from(address).map(IpAddr::from);
+                four.or(sixteen).ok()
+            })
             .collect()
     }
 
@@ -110,6 +131,15 @@ impl<'a> Certificate<'a> {
             digits => digits,
         };
         hexadecimal(digits, "").to_uppercase()
+    }
+
+    fn alternative_names(&self, kind: u8) -> impl Iterator<Item = &'a [u8]> {
+        let names = self.extension(SUBJECT_ALT_NAME);
+        let names = names.and_then(|mut it| it.enter(SEQUENCE));
+        let names = names.into_iter().flatten();
+        names
+            .filter(move |name| name.tag == kind)
+            .map(|name| name.content)
     }
 
     fn extension(&self, identifier: &[u8]) -> Option<Reader<'a>> {

@@ -7,10 +7,11 @@ use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, SupportedProtocolVersion};
+use rustls::{ClientConfig, Error, InconsistentKeys, SupportedProtocolVersion};
 
 use super::sealing::provider;
 use super::verifier::Verifier;
+use super::wording::{Reported, of_file};
 
 /// Sessions of one server that may be resumed later; rustls keeps no more tickets for it.
 const RESUMABLE_MAX: usize = 8;
@@ -40,6 +41,21 @@ pub struct TlsClientConfig {
     server_name: ServerName<'static>,
 }
 
+/// Why a client cannot be configured. Texts continue a sentence about the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TlsClientError {
+    /// The file of authorities cannot be used.
+    Authorities(String),
+    /// The file of the client's certificate cannot be used.
+    Certificate(String),
+    /// The file of its key cannot be used.
+    Key(String),
+    /// The certificate is not for the key.
+    Mismatch,
+    /// Something else cannot be used; a sentence by itself.
+    Other(String),
+}
+
 /// What both sides have agreed on in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Agreement {
@@ -55,30 +71,42 @@ impl TlsClientConfig {
     /// Makes the configuration.
     ///
     /// # Errors
-    /// If a certificate, the key or the name cannot be used; one line that says which.
-    pub fn new(expected: Expected<'_>) -> Result<TlsClientConfig, String> {
+    /// If a certificate, the key or the name cannot be used.
+    pub fn new(expected: Expected<'_>) -> Result<TlsClientConfig, TlsClientError> {
+        use TlsClientError as Wrong;
         let server_name = ServerName::try_from(expected.server_name)
-            .map_err(|_| format!("{:?} is not the name of a server", expected.server_name))?
+            .map_err(|_| {
+                Wrong::Other(format!(
+                    "{:?} is not the name of a server",
+                    expected.server_name
+                ))
+            })?
             .to_owned();
         let provider = Arc::new(provider());
         let verifier = match expected.authorities {
-            Some(text) => Verifier::new(certificates("the authorities' file", text)?, &provider)?,
+            Some(text) => certificates(text)
+                .and_then(|found| Verifier::new(found, &provider))
+                .map_err(Wrong::Authorities)?,
             None => Verifier::of_nothing(&provider),
         };
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions(&expected)?)
-            .map_err(|error| error.to_string())?
+            .with_protocol_versions(versions(&expected).map_err(Wrong::Other)?)
+            .map_err(|error| Wrong::Other(error.to_string()))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
         let mut config = match expected.pair {
             None => builder.with_no_client_auth(),
             Some(pair) => {
-                let chain = certificates("the certificate's file", pair.certificates)?;
-                let key = PrivateKeyDer::from_pem_slice(pair.key)
-                    .map_err(|_| "the key's file has no key in PEM without a password")?;
+                let chain = certificates(pair.certificates).map_err(Wrong::Certificate)?;
+                let key = PrivateKeyDer::from_pem_slice(pair.key).map_err(|_| {
+                    Wrong::Key(String::from("has no key in PEM without a password"))
+                })?;
                 builder
                     .with_client_auth_cert(chain, key)
-                    .map_err(|error| format!("certificate and key cannot be used: {error}"))?
+                    .map_err(|error| match error {
+                        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Wrong::Mismatch,
+                        error => Wrong::Key(format!("cannot be used: {}", of_file(&error))),
+                    })?
             }
         };
         config.alpn_protocols = expected.protocols.iter().map(|it| it.to_vec()).collect();
@@ -143,15 +171,16 @@ fn versions(
     }
 }
 
-fn certificates(file: &str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     match found {
         Ok(chain) if !chain.is_empty() => Ok(chain),
-        _ => Err(format!("{file} has no certificate in PEM")),
+        _ => Err(String::from("has no certificate in PEM")),
     }
 }
 
 /// What rustls reported in this error, if it did.
 pub(super) fn reported(error: &io::Error) -> Option<&rustls::Error> {
-    error.get_ref()?.downcast_ref()
+    let reported: &Reported = error.get_ref()?.downcast_ref()?;
+    Some(&reported.error)
 }

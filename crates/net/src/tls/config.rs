@@ -18,6 +18,7 @@ use super::revocation::{self, RevocationList};
 use super::sealing::provider;
 use super::selection::Selection;
 use super::tickets::{TicketSecret, Ticketer};
+use super::wording::of_file;
 
 /// What a server offers in handshakes.
 pub struct TlsConfig {
@@ -59,6 +60,8 @@ pub enum TlsError {
     NoCertificate,
     /// The file with certificates has a certificate that cannot be read.
     BadCertificate(String),
+    /// The certificate is of this version of X.509, which has no extensions.
+    OldVersion(u8),
     /// The file with the key has none.
     NoKey,
     /// The file with the key has one that cannot be read or used.
@@ -205,7 +208,7 @@ fn roots(authorities: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(authorities)? {
         let added = roots.add(certificate);
-        added.map_err(|error| TlsError::BadCertificate(error.to_string()))?;
+        added.map_err(|error| TlsError::BadCertificate(of_file(&error).into_owned()))?;
     }
     Ok(roots)
 }
@@ -236,6 +239,9 @@ impl fmt::Display for TlsError {
             TlsError::UnknownEncryption => "its key is encrypted in a way that is not supported",
             TlsError::Mismatch => "the certificate is not for this key",
             TlsError::NoList(_) => "it has no revocation list in PEM",
+            TlsError::OldVersion(version) => {
+                return write!(formatter, "{version}");
+            }
             TlsError::Order { place, subject } => {
                 return write!(formatter, "certificate {place} ({subject}) is for its key");
             }

@@ -34,12 +34,17 @@ impl<'a> Reader<'a> {
         self.read(tag).map(Reader)
     }
 
+    /// The elements inside the next one, which is skipped, if it has this tag.
+    pub(super) fn enter_if(&mut self, tag: u8) -> Option<Reader<'a>> {
+        let mut ahead = *self;
+        let inside = ahead.enter(tag)?;
+        *self = ahead;
+        Some(inside)
+    }
+
     /// Skips the next element if it has this tag.
     pub(super) fn pass_over(&mut self, tag: u8) {
-        let mut ahead = *self;
-        if ahead.read(tag).is_some() {
-            *self = ahead;
-        }
+        self.enter_if(tag);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A certificate chain and its private key, read from PEM (RFC 7468).
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -14,6 +15,7 @@ use super::config::{TlsError, certificates, not_pem};
 use super::encrypted_key::{Locked, is_locked, unlocked};
 use super::key_kind::unusable;
 use super::sealing::provider;
+use super::wording::of_file;
 
 /// A certificate chain and its private key, both in PEM.
 #[derive(Clone, Copy)]
@@ -29,12 +31,16 @@ pub struct ServerPair {
     pub(super) key: Arc<CertifiedKey>,
     /// The DNS names of the certificate.
     pub names: Vec<String>,
+    /// Its IP addresses, for which clients do not ask (RFC 6066 section 3).
+    pub addresses: Vec<IpAddr>,
     /// The first and the last second of its validity, since 1970.
     pub validity: (i64, i64),
     /// The SHA-256 fingerprint of the certificate.
     pub fingerprint: String,
     /// What is wrong with the order of the chain, which some clients do not accept.
     pub disorder: Option<String>,
+    /// The issuer of a certificate that is alone in its file, unless that is the certificate itself.
+    pub absent_issuer: Option<String>,
 }
 
 impl ServerPair {
@@ -47,20 +53,26 @@ impl ServerPair {
         let der = chain.first().cloned().ok_or(TlsError::NoCertificate)?;
         let unreadable = || TlsError::BadCertificate("it has a malformed certificate".to_owned());
         let read = Certificate::read(&der).ok_or_else(unreadable)?;
+        if read.version() < 3 {
+            return Err(TlsError::OldVersion(read.version()));
+        }
         ParsedCertificate::try_from(&der)
-            .map_err(|error| TlsError::BadCertificate(error.to_string()))?;
+            .map_err(|error| TlsError::BadCertificate(of_file(&error).into_owned()))?;
         let key = private_key(pair.key, password)?;
         if let Some(reason) = unusable(&key) {
             return Err(TlsError::UnusableKey(reason));
         }
         let disorder = disorder(&chain);
+        let is_alone = chain.len() == 1 && read.issuer() != read.subject();
         let key = certified(chain, key)?;
         Ok(ServerPair {
             key: Arc::new(key),
             names: read.dns_names(),
+            addresses: read.addresses(),
             validity: read.validity().ok_or_else(unreadable)?,
             fingerprint: certificate::fingerprint(&der),
             disorder,
+            absent_issuer: is_alone.then(|| read.issuer()),
         })
     }
 }
@@ -89,7 +101,7 @@ fn certified(
 ) -> Result<CertifiedKey, TlsError> {
     let provider = provider();
     let signing_key = provider.key_provider.load_private_key(key);
-    let key = signing_key.map_err(|error| TlsError::BadKey(error.to_string()))?;
+    let key = signing_key.map_err(|error| TlsError::BadKey(of_file(&error).into_owned()))?;
     let is_for_key = |certificate: &CertificateDer<'static>| {
         CertifiedKey::new(vec![certificate.clone()], Arc::clone(&key)).keys_match()
     };
@@ -106,7 +118,7 @@ fn certified(
                 subject: subject(chain.get(index)),
             }));
         }
-        Err(error) => return Err(TlsError::BadKey(error.to_string())),
+        Err(error) => return Err(TlsError::BadKey(of_file(&error).into_owned())),
     }
     Ok(CertifiedKey::new(chain, key))
 }

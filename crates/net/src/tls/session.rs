@@ -31,6 +31,7 @@ use super::resumption;
 use super::selection::Chosen;
 use super::shared::{self, Output, Room};
 use super::side::{Connection, Side};
+use super::wording::{Peer, Reported};
 use super::{TlsClientConfig, TlsConfig};
 use crate::transport::Received;
 
@@ -105,7 +106,7 @@ impl Session {
         session.phase = Phase::Handshaking;
         match config.connect() {
             Ok(connection) => session.connection = Some(Connection::Client(Box::new(connection))),
-            Err(error) => session.fail(io::Error::new(io::ErrorKind::InvalidData, error)),
+            Err(error) => session.fail_with(error),
         }
         shared::with_output(|output| {
             session.process(&mut [], &mut [0_u8; 0][..], 0, output);
@@ -222,6 +223,15 @@ impl Session {
         if self.phase != Phase::Failed {
             (self.phase, self.failure) = (Phase::Failed, Some(error));
         }
+    }
+
+    fn fail_with(&mut self, error: rustls::Error) {
+        let peer = match self.config {
+            Some(_) => Peer::Client,
+            None => Peer::Server,
+        };
+        let reported = Reported { error, peer };
+        self.fail(io::Error::new(io::ErrorKind::InvalidData, reported));
     }
 
     /// Receives once, and adds the number of bytes of content to `copied`.
@@ -372,7 +382,7 @@ impl Session {
                 // Early data is not offered.
                 Ok(_) => is_blocked = true,
                 Err(error) => {
-                    self.fail(io::Error::new(io::ErrorKind::InvalidData, error));
+                    self.fail_with(error);
                     is_blocked = true;
                 }
             }

@@ -48,7 +48,7 @@ impl Verifier {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
         let chains = builder
             .build()
-            .map_err(|error| format!("the authorities' file cannot be used: {error}"))?;
+            .map_err(|error| format!("cannot be used: {error}"))?;
         Ok(Verifier {
             trusted: Some(Trusted {
                 authorities,

@@ -40,8 +40,32 @@ impl TicketSecret {
 /// A pair of a certificate chain and a key in PEM, and the key's password if it has one.
 type GivenPair = (Vec<u8>, Vec<u8>, Option<Vec<u8>>);
 
-/// See [`TlsConfig::certificates`].
-type DescribedPair = (Vec<String>, i64, i64, String, Option<String>);
+/// A certificate of a [`TlsConfig`], as the core's types describe it.
+#[pyclass(module = "bolide._core", frozen, get_all)]
+pub(crate) struct CertificateFacts {
+    names: Vec<String>,
+    addresses: Vec<String>,
+    first_s: i64,
+    last_s: i64,
+    fingerprint: String,
+    disorder: Option<String>,
+    absent_issuer: Option<String>,
+}
+
+impl CertificateFacts {
+    fn of(pair: &ServerPair) -> CertificateFacts {
+        let (first_s, last_s) = pair.validity;
+        CertificateFacts {
+            names: pair.names.clone(),
+            addresses: pair.addresses.iter().map(ToString::to_string).collect(),
+            first_s,
+            last_s,
+            fingerprint: pair.fingerprint.clone(),
+            disorder: pair.disorder.clone(),
+            absent_issuer: pair.absent_issuer.clone(),
+        }
+    }
+}
 
 #[pymethods]
 impl TlsConfig {
@@ -84,15 +108,14 @@ impl TlsConfig {
         })
     }
 
-    /// Of each pair: its DNS names, the first and last second of its validity since 1970, its fingerprint, and what is wrong with its order.
+    /// Of each pair its certificate.
     #[getter]
-    fn certificates(&self) -> Vec<DescribedPair> {
-        let described = |pair: &ServerPair| {
-            let (first, last) = pair.validity;
-            let (names, fingerprint) = (pair.names.clone(), pair.fingerprint.clone());
-            (names, first, last, fingerprint, pair.disorder.clone())
-        };
-        self.config.pairs().iter().map(described).collect()
+    fn certificates(&self) -> Vec<CertificateFacts> {
+        self.config
+            .pairs()
+            .iter()
+            .map(CertificateFacts::of)
+            .collect()
     }
 
     /// Of each revocation list: the index of its file, its issuer, and the last second of its validity since 1970.
@@ -112,9 +135,10 @@ fn read((certificates, key, password): &GivenPair) -> Result<ServerPair, TlsErro
 /// An error whose arguments are the option at fault, the index of its pair, the kind of error, and a text.
 fn named(error: &TlsError, index: usize) -> PyErr {
     let option = match error {
-        TlsError::NoCertificate | TlsError::BadCertificate(_) | TlsError::Order { .. } => {
-            "certificate"
-        }
+        TlsError::NoCertificate
+        | TlsError::BadCertificate(_)
+        | TlsError::OldVersion(_)
+        | TlsError::Order { .. } => "certificate",
         TlsError::NoList(_) | TlsError::BadList(..) => "client_crl",
         TlsError::WrongPassword => "key_password_file",
         _ => "key",
@@ -126,6 +150,7 @@ fn kind(error: &TlsError) -> &'static str {
     match error {
         TlsError::NoCertificate | TlsError::NoKey | TlsError::NoList(_) => "missing",
         TlsError::Order { .. } => "order",
+        TlsError::OldVersion(_) => "version",
         TlsError::UnusableKey(_) => "unusable",
         TlsError::Locked => "locked",
         TlsError::WrongPassword => "password",

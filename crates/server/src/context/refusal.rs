@@ -76,6 +76,8 @@ pub(crate) struct Refusals {
     handshakes: Option<Vec<String>>,
     /// Some paths or routes have bounds of their own.
     pub(crate) has_path_bounds: bool,
+    /// Requests are only sent to https, so there is a certificate.
+    pub(crate) redirects_to_https: bool,
 }
 
 impl Refusals {
@@ -245,6 +247,13 @@ impl Refusals {
         };
         let line = |refusal: &Refusal| match refusal.status {
             413 => refusal.line(limits) + or_of_path,
+            TLS if self.redirects_to_https => {
+                let count = refusal.count;
+                let plural = if count == 1 { "" } else { "s" };
+                format!(
+                    "refused {count} connection{plural} with TLS at an address of --redirect-to-https, which is for plain HTTP"
+                )
+            }
             _ => refusal.line(limits),
         };
         taken.iter().map(line).collect()
@@ -440,6 +449,17 @@ mod tests {
         let line = "refused 2 connections with TLS on a port without it (see --certificate)";
         assert_eq!(refusals.take(TLS_PAUSE_MS, &limits), [line]);
         assert_eq!(refusals.wait_ms(TLS_PAUSE_MS), None);
+    }
+
+    #[test]
+    fn tls_where_requests_are_redirected_names_that_address() {
+        let mut refusals = Refusals {
+            redirects_to_https: true,
+            ..Refusals::default()
+        };
+        refusals.add(400, EXPECTS_NO_TLS);
+        let line = "refused 1 connection with TLS at an address of --redirect-to-https, which is for plain HTTP";
+        assert_eq!(refusals.take(0, &Limits::default()), [line]);
     }
 
     #[test]

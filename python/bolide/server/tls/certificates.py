@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -24,11 +24,13 @@ from bolide.server.tls.patience import HangsError, NoThreadError, Patience
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
+    from bolide.config.tls import Pair
 
 CHECK_S = 2.0
 """How often the files are looked at. New ones are used when two looks in a row see the same."""
 DAY_S = 86_400
 SOON_DAYS = 14
+HTTP10, HTTP11 = "http/1.0", "http/1.1"
 DEVELOPMENT_NAMES = ["localhost", "127.0.0.1", "::1"]
 START_S = 10.0
 """How long the files may take to be read at the start: a network file system may be mounted."""
@@ -216,7 +218,7 @@ class Certificates:
         try:
             return _core.TlsConfig(
                 [(certificate, key, None) for certificate, key in pairs],
-                protocols=list(self._settings.alpn),
+                protocols=protocols(self._settings.alpn),
                 minimum=self._settings.tls_minimum,
                 client_ca=client_ca,
                 client_crl=lists,
@@ -230,26 +232,36 @@ class Certificates:
     def _described(self) -> str:
         """Return of each pair its file, its first name and the end of its validity."""
         return "; ".join(
-            f"{pair.certificate}{f' for {names[0]}' if names else ''}, valid until {_date(last)}"
-            for pair, (names, _, last, *_) in zip(
-                self._pairs, self.current.certificates, strict=True
-            )
+            f"{pair.certificate}{f' for {names[0]}' if names else ''}, "
+            f"valid until {_date(facts.last_s)}"
+            for pair, facts in self._each()
+            for names in [facts.names or facts.addresses]
         )
 
+    def _each(self) -> list[tuple[Pair, _core.CertificateFacts]]:
+        return list(zip(self._pairs, self.current.certificates, strict=True))
+
     def _announce_own(self) -> None:
-        for pair, (_, _, _, fingerprint, _) in zip(
-            self._pairs, self.current.certificates, strict=True
-        ):
+        for pair, facts in self._each():
             if pair.is_self_signed:
                 names = f"{', '.join(DEVELOPMENT_NAMES[:-1])} and {DEVELOPMENT_NAMES[-1]}"
                 text = "the certificate is self-signed, for %s: for development only; SHA-256 %s"
-                logger.warning(text, names, fingerprint)
+                logger.warning(text, names, facts.fingerprint)
 
     def _warn_of_order(self) -> None:
-        """Log which chains are not in the order that clients of TLS 1.2 may rely on."""
-        for pair, (*_, disorder) in zip(self._pairs, self.current.certificates, strict=True):
-            if disorder:
-                logger.warning("the certificate %s %s", pair.certificate, disorder)
+        """Log which chains some clients do not accept, and which certificates no client gets."""
+        for index, (pair, facts) in enumerate(self._each()):
+            if facts.disorder:
+                logger.warning("the certificate %s %s", pair.certificate, facts.disorder)
+            if facts.absent_issuer:
+                # An authority of one's own often issues without an intermediate one.
+                text = "the certificate %s is alone in its file; if %s is an intermediate authority"
+                text += ", clients need its certificate there too (fullchain.pem of certbot)"
+                logger.info(text, pair.certificate, facts.absent_issuer)
+            if index and not facts.names:
+                text = "no client gets the certificate %s: it has no DNS name, by which clients "
+                text += "would ask for it; put it first"
+                logger.warning(text, pair.certificate)
 
     def _warn_of_others(self) -> None:
         """Log once which secrets other users may read."""
@@ -271,13 +283,22 @@ class Certificates:
             return
         self._warn_from = time.monotonic() + DAY_S
         now = time.time()
-        for pair, (_, first, last, *_) in zip(self._pairs, self.current.certificates, strict=True):
-            if not pair.is_self_signed and (text := validity(first, last, now)):
+        for pair, facts in self._each():
+            text = validity(facts.first_s, facts.last_s, now)
+            if text and not pair.is_self_signed:
                 logger.warning("the certificate %s %s", pair.certificate, text)
         for index, issuer, end in self.current.revocation_lists:
             if end is not None and end < now:
                 text = "the revocation list of %s in %s expired on %s; its clients are refused"
                 logger.warning(text, issuer, self._settings.client_crl[index], _date(end))
+
+
+def protocols(alpn: Sequence[str]) -> list[str]:
+    """Return the protocols to accept in a handshake, in order of preference.
+
+    A client of HTTP/1.0 may offer that by its own name (RFC 7301 section 6).
+    """
+    return [*alpn, HTTP10] if HTTP11 in alpn else list(alpn)
 
 
 def validity(first: float, last: float, now: float) -> str:
@@ -351,6 +372,9 @@ def _bytes(option: str, path: str) -> bytes:
 REMEDIES = {
     ("certificate", "order"): "starts with another certificate than that of its key: {text}; put "
     "that one first, and then those that lead to its root",
+    ("certificate", "version"): "is of X.509 version {text}, which has no extensions and thus no "
+    "names that clients verify; issue it again with them: `openssl x509 -req ... -extfile FILE`, "
+    "where FILE has subjectAltName=DNS:NAME",
     ("key", "unusable"): "{text}; " + pem.NEW_KEY,
     ("key", "locked"): "has a password; give the file with it too (--key-password-file PATH)",
     ("key", "encryption"): "is encrypted in a way that is not supported; "

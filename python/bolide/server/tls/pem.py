@@ -36,6 +36,9 @@ def remedy(option: str, content: bytes) -> str:
         return f"has a certificate and no {wanted}; give the file with the {wanted}"
     if b"PRIVATE KEY-----" in content and option != "key":
         return f"has a private key and no {wanted}; give the file with the {wanted}"
+    if b"-----BEGIN TRUSTED CERTIFICATE-----" in content and option != "client_crl":
+        name = FILES.get(option, "cert.pem")
+        return f"is in a form of OpenSSL's own; `openssl x509 -in FILE -out {name}` converts it"
     if b"CERTIFICATE REQUEST-----" in content:
         return "has a request for a certificate; give the certificate that the authority issued"
     if b"-----BEGIN PUBLIC KEY-----" in content:
