@@ -193,8 +193,8 @@ class WebSocket(Request):
         Raises:
             TypeError: `message` is neither a str nor bytes.
             MemoryError: There is no memory for the message.
-            WebSocketClosed: The client has closed it.
-            RuntimeError: The handler has closed or refused it.
+            WebSocketClosed: Either side has closed it.
+            RuntimeError: The handler has refused it.
         """
 
     def close(self, code: int = 1000, reason: str = "") -> Awaitable[None]:
@@ -209,7 +209,7 @@ class WebSocket(Request):
         """Receive what is published to a topic from now on.
 
         Raises:
-            WebSocketClosed: The client has closed it.
+            WebSocketClosed: Either side has closed it.
             RuntimeError: It subscribes to `websocket_topics_max` others.
             ValueError: The name has more than 256 bytes of UTF-8.
         """
@@ -218,7 +218,7 @@ class WebSocket(Request):
         """Receive nothing more of a topic.
 
         Raises:
-            WebSocketClosed: The client has closed it.
+            WebSocketClosed: Either side has closed it.
         """
 
 @final

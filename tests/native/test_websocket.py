@@ -339,7 +339,7 @@ def test_receiving_after_a_cancelled_attempt(server: Server, socket: WebSocket) 
 def test_closing(server: Server, socket: WebSocket) -> None:
     socket.open("/close/4321")
     assert socket.frame() == closing(4321, "because")
-    wait_until(lambda: noted(server, "closed") == "this WebSocket is closed")
+    wait_until(lambda: noted(server, "closed") == "4321 because")
 
 
 def test_a_code_that_may_not_be_sent(socket: WebSocket) -> None:

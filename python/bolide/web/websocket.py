@@ -37,7 +37,7 @@ class WebSocket(RequestHead, _core.WebSocket):
             ValueError: the client does not offer the subprotocol, or a header is malformed or set
                 by the server itself.
             RuntimeError: the handshake was accepted or refused before.
-            ClientDisconnected: the client has left.
+            ClientDisconnected: the client has left, whether it was accepted before or not.
         """
         lines = Response(headers=headers).raw_headers if headers else b""
         return self._accept(subprotocol, lines)
@@ -48,7 +48,7 @@ class WebSocket(RequestHead, _core.WebSocket):
         Raises:
             TypeError, ValueError: as `Response`; also for a body that is an iterator.
             RuntimeError: the handshake was accepted or refused before.
-            ClientDisconnected: the client has left.
+            ClientDisconnected: the client has left, whether it was accepted before or not.
         """
         return self._reject(Response(body, status, **arguments))
 

@@ -233,8 +233,8 @@ async def close(ws: WebSocket, code: int) -> None:
     await ws.close()
     try:
         await ws.send("late")
-    except RuntimeError as error:
-        seen["closed"] = str(error)
+    except WebSocketClosed as error:
+        seen["closed"] = f"{error.code} {error.reason}"
 
 
 @app.websocket("/wrong")

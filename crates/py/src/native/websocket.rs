@@ -86,8 +86,13 @@ fn not_made() -> PyErr {
 /// The exception for a WebSocket that is not open.
 #[cold]
 fn closed(py: Python<'_>, socket: &Socket, phase: Phase) -> PyErr {
-    match socket.end(py) {
-        Ok(Some(end)) if matches!(phase, Phase::Withdrawn | Phase::Ended) => end.exception(py),
+    let end = match phase {
+        Phase::Withdrawn | Phase::Ended => socket.end(py),
+        Phase::Closing => socket.closing(py),
+        _ => Ok(None),
+    };
+    match end {
+        Ok(Some(end)) => end.exception(py),
         _ => socket.not_open(py, phase),
     }
 }

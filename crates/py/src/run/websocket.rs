@@ -12,6 +12,7 @@
 //! | `departed` | what is held of clients that have left |
 //! | `end` | how one ended, and the exception that says so |
 //! | `queue` | a queue that rarely has several items |
+//! | `rare` | what an idle one does not have |
 //! | `receiving` | what `receive()` and iteration return, for each interface |
 //! | `topics` | how many topics a WebSocket may have, and the notice that they are of one worker |
 //! | `turns` | how long tasks that receive keep the thread |
@@ -20,6 +21,7 @@ mod arrival;
 mod departed;
 mod end;
 mod queue;
+mod rare;
 mod receiving;
 mod socket;
 mod sockets;

@@ -22,6 +22,7 @@ use super::arrival::Arrival;
 use super::departed::Departed;
 use super::end::End;
 use super::queue::Queue;
+use super::rare::Rare;
 use super::topics::{Subscribed, check_topic};
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, GilCell};
@@ -107,15 +108,6 @@ struct State {
     rare: Option<Box<Rare>>,
 }
 
-/// What an idle WebSocket does not have.
-#[derive(Default)]
-struct Rare {
-    end: Option<End>,
-    /// What has arrived of a client that has left.
-    departed: Option<Departed>,
-    subscribed: Subscribed,
-}
-
 /// The references to an arrival that no task holds: the spare one, and that of the caller.
 const OF_LAST_ARRIVAL: OurReferences = OurReferences::of(2);
 
@@ -169,6 +161,11 @@ impl Socket {
     /// How it ended; None if it has not.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<Option<End>> {
         self.with(py, |state| state.end().cloned())
+    }
+
+    /// What the application has closed it with; None if it has not.
+    pub(crate) fn closing(&self, py: Python<'_>) -> PyResult<Option<End>> {
+        self.with(py, |state| state.rare.as_ref()?.closing.clone())
     }
 
     /// Accepts the handshake.
@@ -287,7 +284,7 @@ impl Socket {
                 self.mark(py, |marks| marks.phase = Phase::Closing);
                 self.with(py, |state| {
                     state.arrived = Queue::default();
-                    state.rare = None;
+                    state.rare = Some(Rare::closed_with(code, reason));
                 })?;
                 let close = Command::Close(Close::new(CloseCode(code), reason));
                 self.exchanges.post(py, self.id, close);
