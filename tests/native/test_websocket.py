@@ -336,6 +336,16 @@ def test_receiving_after_a_cancelled_attempt(server: Server, socket: WebSocket) 
         assert socket.frame() == text(content)
 
 
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_a_receive_that_is_started_eagerly_is_cancelled_alone(serving: Serving, mode: str) -> None:
+    with connect(serving(APP, "--eager-tasks", mode)) as socket:
+        socket.open("/eager")
+        says = [("child", "goes on"), ("self", "cancelled"), ("child", "goes on")]
+        for content, answer in says * 2:
+            socket.say(content)
+            assert socket.frame() == text(answer)
+
+
 def test_closing(server: Server, socket: WebSocket) -> None:
     socket.open("/close/4321")
     assert socket.frame() == closing(4321, "because")

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from collections.abc import Coroutine
 from typing import Any
 
 from bolide import App, HTTPError, Request, Response, WebSocket, WebSocketClosed
@@ -216,6 +218,42 @@ async def impatient(ws: WebSocket) -> None:
     await may_go_on.wait()
     async for message in ws:
         await ws.send(message)
+
+
+def started(receiving: Coroutine[Any, Any, Any]) -> Any:
+    """Run the first step of `receiving` at once. Return what cancels it.
+
+    That is an eager task, or for an older Python what such a task would wait for.
+    """
+    if sys.version_info >= (3, 12):
+        loop = asyncio.get_running_loop()
+        return asyncio.Task(receiving, loop=loop, eager_start=True)
+    awaited = receiving.send(None)
+    awaited._asyncio_future_blocking = False
+    awaited.add_done_callback(lambda _: receiving.close())
+    return awaited
+
+
+async def received(ws: WebSocket) -> Any:
+    return await ws.receive()
+
+
+@app.websocket("/eager")
+async def eager(ws: WebSocket) -> None:
+    """Cancel a `receive()` that was started in the step that a message has resumed, then itself."""
+    async for message in ws:
+        child = started(received(ws))
+        child.cancel()
+        if message == "self":
+            asyncio.current_task().cancel()
+        try:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            asyncio.current_task().uncancel()
+            await ws.send("cancelled")
+        else:
+            await ws.send("goes on")
 
 
 @app.get("/go-on")

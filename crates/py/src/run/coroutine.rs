@@ -140,6 +140,11 @@ impl RequestCoroutine {
         self.running.during(coroutine, step)
     }
 
+    /// Whether a step of it is under way.
+    pub(crate) fn is_running(&self, py: Python<'_>) -> bool {
+        self.running.get(py).is_some()
+    }
+
     /// Method and path of the request that waits in it, for the log.
     pub(crate) fn title(&self, py: Python<'_>) -> Option<String> {
         let title = |state: &mut State| state.work()?.completion.title(py);

@@ -36,6 +36,8 @@ struct Marks {
     progress: Progress,
     /// An `await` yields it, and no task has taken it yet.
     is_blocking: bool,
+    /// Something else took it in a step of its owner, whose task waits for it meanwhile as far as asyncio knows.
+    is_shared: bool,
 }
 
 #[derive(Default)]
@@ -84,6 +86,7 @@ impl Arrival {
         let marks = Marks {
             progress: Progress::Pending,
             is_blocking: true,
+            is_shared: false,
         };
         let exchanges = Arc::clone(exchanges);
         let state = GilCell::beside(marks, State::default());
@@ -95,6 +98,7 @@ impl Arrival {
         let mut marks = self.state.small(py);
         if marks.progress == Progress::Done {
             marks.progress = Progress::Pending;
+            marks.is_shared = false;
         }
         marks.is_blocking = true;
         self.state.set_small(py, marks);
@@ -182,6 +186,16 @@ impl Arrival {
         Ok(owner)
     }
 
+    /// Whether a step of the owner is under way, which [`Arrival::arrive`] runs while its task is registered here.
+    #[cold]
+    fn is_owner_running(&self, py: Python<'_>) -> bool {
+        let is_running = |state: &mut State| {
+            let owner = state.owner.as_ref();
+            owner.is_some_and(|(_, coroutine)| coroutine.get().is_running(py))
+        };
+        self.with(py, is_running).unwrap_or(false)
+    }
+
     /// Nothing will resume the task that waits.
     pub(in crate::run) fn forget(&self, py: Python<'_>) {
         let taken = self.with(py, |state| {
@@ -262,8 +276,12 @@ impl Arrival {
     #[setter(_asyncio_future_blocking)]
     fn set_blocking(&self, py: Python<'_>, is_blocking: bool) {
         let marks = self.state.small(py);
+        // The owner itself does not run once it waits: it is a task that the application started eagerly, or what steps an awaitable by hand.
+        let is_taken = marks.is_blocking && !is_blocking;
+        let is_shared = marks.is_shared || is_taken && self.is_owner_running(py);
         let marks = Marks {
             is_blocking,
+            is_shared,
             ..marks
         };
         self.state.set_small(py, marks);
@@ -343,9 +361,14 @@ impl Arrival {
         self.result(py)
     }
 
+    /// While the owner runs, who cancels what is shared is unknown. A task that is told that this was not possible remembers its cancellation
+    /// itself, and the end of the step resumes all that wait.
     #[pyo3(signature = (msg=None))]
     fn cancel(slf: &Bound<'_, Arrival>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         let py = slf.py();
+        if slf.get().state.small(py).is_shared && slf.get().is_owner_running(py) {
+            return Ok(false);
+        }
         if !slf.get().ends_as(py, Progress::Cancelled) {
             return Ok(false);
         }
