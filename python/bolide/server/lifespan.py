@@ -12,7 +12,7 @@ from bolide.server.logs import logger
 if TYPE_CHECKING:
     from bolide.interface import Application
 
-HERE = os.path.dirname(__file__)
+HERE = os.path.dirname(__file__) + os.sep
 TEXT_MAX = 10_000
 """Characters of an exception's text in a message of one line."""
 DETAILS_MAX = 100_000
@@ -83,7 +83,7 @@ def _details(error: BaseException | None) -> str:
     import traceback
 
     frames = error.__traceback__
-    while frames is not None and os.path.dirname(frames.tb_frame.f_code.co_filename) == HERE:
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(HERE):
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(error), error, frames))
     return shortened(text, DETAILS_MAX)

@@ -562,13 +562,12 @@ class Supervisor:
 
     def _drain(self) -> None:
         """Let the workers finish what they have begun, and stop."""
-        graceful_s = self._settings.graceful_timeout_ms / 1000
-        what, left_s = "the application's startup has", graceful_s
+        what = "the application's startup is cancelled"
         if self._workers.is_started:
-            what, left_s = "requests in flight have", worker.drain_s(graceful_s)
+            left_s = worker.drain_s(self._settings.graceful_timeout_ms / 1000)
+            what = f"requests in flight have up to {left_s:.3g} s to finish"
         if self._failure is None:
-            text = "stopping: %s up to %.3g s to finish; a second signal stops now"
-            logger.info(text, what, left_s)
+            logger.info("stopping: %s; a second signal stops now", what)
         self._begin_to_stop(signal.SIGTERM)
 
     def _begin_to_stop(self, number: signal.Signals) -> None:

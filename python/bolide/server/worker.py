@@ -3,8 +3,9 @@
 It reports over a pipe, in one line of JSON each: ready, or why not; later, if there is a limit,
 that it has served enough requests; and that it is leaving, whatever the reason. TERM makes it drain
 and exit with 0. So does the end of the supervisor, which closes the lifeline pipe. While the worker
-imports the application, TERM ends it at once; a startup that is running completes first, and the
-shutdown follows. The supervisor handles INT, which a terminal sends to both.
+imports the application, TERM ends it at once; a startup that is running is cancelled, and the
+shutdown follows if it completes nevertheless. The supervisor handles INT, which a terminal sends to
+both.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
 from bolide.server import importer, lifespan, logs, loop
 from bolide.server.development import unfit
+from bolide.server.logs import logger
 from bolide.server.process import channel, ending, lifetime
 from bolide.server.redirect import Redirection
 from bolide.server.service import Service
@@ -184,18 +186,18 @@ def _prepare(settings: Settings, number: int) -> None:
 
 
 async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> int:
-    own_selector = loop.has_own_selector(job.loop_name)
-    end = ending.Ending(job.lifeline_fd)  # a running startup completes before the shutdown
+    end = ending.Ending(job.lifeline_fd)
     redirection = Redirection(job.redirecting, job.listeners, job.settings)
     try:
-        await service.startup(own_selector=own_selector)
-        logs.keep_enabled()
-        if not end.has_begun:
-            await redirection.listen(service, job.listeners)
+        if not await _is_started(job, service, redirection, end):
+            return _ended()
     except (ConfigError, StartupError, SystemExit, KeyboardInterrupt) as error:
+        failure = _startup_failure(error)
+        if end.has_begun:
+            logger.warning("%s, after the stop has begun", failure)
+            return _ended()
         # From now on TERM ends the process at once.
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
-        failure = _startup_failure(error)
         if _is_shown(failure, job, place):
             raise unfit.UnfitError(failure) from error
         is_mistake = isinstance(failure, ConfigError)
@@ -221,7 +223,27 @@ async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> in
         _report(report_fd, {"leaving": True})
     within_s = drain_s(job.settings.graceful_timeout_ms / 1000)
     await asyncio.gather(redirection.stop(within_s), service.stop(within_s))
-    # A second TERM while the loop closes would make asyncio complain about its closed pipe.
+    return _ended(code)
+
+
+async def _is_started(
+    job: Job, service: Service, redirection: Redirection, end: ending.Ending
+) -> bool:
+    """Run the startup, and listen then unless the end has begun; return whether it completed."""
+    own_selector = loop.has_own_selector(job.loop_name)
+    if not await end.starts(service.startup(own_selector=own_selector)):
+        return False
+    logs.keep_enabled()
+    if not end.has_begun:
+        await redirection.listen(service, job.listeners)
+    return True
+
+
+def _ended(code: int = 0) -> int:
+    """Ignore TERM, and return the exit code, because the loop is about to close.
+
+    A second TERM meanwhile would make asyncio complain about its closed pipe.
+    """
     asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return code

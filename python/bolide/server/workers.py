@@ -60,8 +60,6 @@ QUIET_ENDS = ("exit status 0", "signal SIGTERM", KILLED)
 OUT_OF_MEMORY = "; if nobody sent it, the kernel may have (out of memory: see dmesg)"
 SLOW_START_S = 10.0
 """After this time a start that has not ended is reported."""
-KILL_AFTER_S = 1.0
-"""Time for a drained worker to exit, beyond its graceful time."""
 RESTART_S = 1.0
 """Time for which the next worker waits for the one before, if files have changed."""
 LEAVING_S = 1.0
@@ -223,6 +221,9 @@ class Workers:
         self._is_stopping = True
         for slot in self._slots:
             slot.due = slot.awaited = None
+        for each in self:
+            if each.state is State.STARTING:
+                each.due = each.killed_at(time.monotonic())
         self.kill(number)
 
     def kill(self, number: signal.Signals) -> None:
@@ -262,15 +263,17 @@ class Workers:
 
     def _is_late(self, each: Worker, now: float) -> None:
         """Report a slow start; kill a worker that has not drained, unless it hung and goes on."""
-        if each.state is State.STARTING:
+        if each.state is State.STARTING and not self._is_stopping:
             self._starts_slowly(each, now)
         elif each.state is State.LEAVING:
             if not self._is_stopping:  # otherwise the end of the graceful time ends it
                 self._replace_early(each, f"{each.name} has stopped serving and has not exited")
         elif each.pulse is not None and each.pulse.recovers():
-            each.due = now + each.job.settings.graceful_timeout_ms / 1000 + KILL_AFTER_S
+            each.due = each.killed_at(now)
         else:
-            logger.warning("%s has not drained in time; killing it", each.name)
+            is_new = each.served_from is None
+            what = "ended its startup, which was cancelled" if is_new else "drained in time"
+            logger.warning("%s has not %s; killing it", each.name, what)
             each.child.kill(signal.SIGKILL)
 
     def _starts_slowly(self, each: Worker, now: float) -> None:
@@ -280,7 +283,7 @@ class Workers:
         """
         slot, limit_ms = self._slots[each.number - 1], each.job.settings.upgrade_timeout_ms
         ends = each.child.born + limit_ms / 1000
-        is_limited = slot.successor is each and not (self._rolling_since or self._is_stopping)
+        is_limited = slot.successor is each and not self._rolling_since
         if slot.current is None or not is_limited or ends > now:
             logger.warning("%s is still importing or starting", each.name)
             each.due = ends if is_limited else None
@@ -457,9 +460,8 @@ class Workers:
 
     def _drain(self, each: Worker) -> None:
         """Let a worker finish its requests and end; one that is only starting ends."""
+        each.due = each.killed_at(time.monotonic())
         each.state = State.DRAINING
-        graceful_s = each.job.settings.graceful_timeout_ms / 1000
-        each.due = time.monotonic() + graceful_s + KILL_AFTER_S
         each.child.kill(signal.SIGTERM)
         self._draining.append(each)
 

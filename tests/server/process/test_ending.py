@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,64 @@ def test_an_application_that_ends_the_loop_is_named_and_its_worker_replaced(
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert server.errors.count("which ends the worker") == 1
+
+
+STARTUP = """
+import asyncio, sys, time
+from bolide import App
+
+app = App()
+
+def say(what):
+    print(what, file=sys.stderr, flush=True)
+
+@app.on_startup
+async def connect():
+    say("startup began")
+    try:
+        {wait}
+    except asyncio.CancelledError as error:
+        say("startup cancelled")
+        {then}
+
+@app.on_shutdown
+def disconnect():
+    say("shutdown ran")
+"""
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ("raise", ["startup cancelled"]),
+        ("pass", ["startup cancelled", "shutdown ran"]),
+        ("raise OSError('gone')", ["startup cancelled", "OSError: gone, after the stop has begun"]),
+    ],
+)
+def test_a_startup_is_cancelled_by_term_and_one_that_completes_is_shut_down(
+    start: Start, tmp_path: Path, loop: str, then: str, said: list[str]
+) -> None:
+    (tmp_path / "app.py").write_text(STARTUP.format(wait="await asyncio.sleep(10_000)", then=then))
+    server = start("app:app", "--loop", loop, "--workers", "1", ready=False, cwd=tmp_path)
+    server.wait_line("startup began")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    ends = [line for line in server.errors.splitlines() if " INFO " not in line]
+    assert [line[-len(end) :] for line, end in zip(ends[1:], said, strict=True)] == said
+
+
+def test_a_startup_that_blocks_is_killed_long_before_the_graceful_time_is_over(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(STARTUP.format(wait="time.sleep(10_000)", then="pass"))
+    options = ("--workers", "2", "--graceful-timeout-ms", "600000")
+    server = start("app:app", *options, ready=False, cwd=tmp_path)
+    server.wait_line("startup began")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    killed = r"worker \d \(pid \d+\) has not ended its startup, which was cancelled; killing it"
+    assert 1 <= len(re.findall(killed, server.errors)) <= 2
 
 
 def test_a_worker_whose_threads_outlive_its_loop_is_replaced(start: Start) -> None:

@@ -35,14 +35,14 @@ class Process:
         self.born = 0.0
         self.report: dict[str, object] = {}
         self.is_ready = self.is_silent = False
-        self.has_term = False
+        self.signals: list[signal.Signals] = []
         self.how: str | None = None
 
     def read_report(self) -> bool:
         return True
 
     def kill(self, number: signal.Signals) -> None:
-        self.has_term = True
+        self.signals.append(number)
 
     def ended(self) -> str | None:
         return self.how
@@ -272,6 +272,16 @@ def test_a_second_reload_may_need_those_that_the_first_left_over(fleet: Fleet) -
     fleet.boot_all()
     assert fleet.ends == [True] and fleet.workers.count == 3
     assert len(fleet.serving()) == 3 and not fleet.serving() & before
+
+
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_a_startup_that_blocks_does_not_outlast_the_reload_that_gives_it_up(fleet: Fleet) -> None:
+    fleet.reload(2)
+    (given_up,) = fleet.of(State.STARTING)
+    fleet.reload(2)
+    assert given_up.state is State.DRAINING and given_up.due == CLOCK.now + 2.0
+    fleet.pass_time(2.0)
+    assert vars(given_up.child)["signals"] == [signal.SIGTERM, signal.SIGKILL]
 
 
 WHICH = st.integers(0, 7)

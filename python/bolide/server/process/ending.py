@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable
 from itertools import dropwhile
 from types import FrameType
 
@@ -34,6 +35,7 @@ class Ending:
     def __init__(self, lifeline_fd: int) -> None:
         self.should_exit = False
         self._begun = asyncio.Event()
+        self._starting: asyncio.Task[object] | None = None
         self._lifeline_fd = lifeline_fd
         running = asyncio.get_running_loop()
         running.add_signal_handler(signal.SIGTERM, self._begin)
@@ -62,12 +64,35 @@ class Ending:
             return cancelled()
         return 0
 
+    async def starts(self, startup: Awaitable[None]) -> bool:
+        """Await a startup, which the end of the worker cancels: no request waits for it.
+
+        Return whether it has completed; it may have done so although it was cancelled.
+        """
+        self._starting = task = asyncio.current_task()
+        is_complete = False
+        try:
+            await startup
+            is_complete = True
+            if self.has_begun:
+                await asyncio.sleep(0)  # where the cancellation arrives, if it was too late
+        except asyncio.CancelledError:
+            if not self.has_begun:
+                raise
+        finally:
+            self._starting = None
+            if self.has_begun and task is not None and task.cancelling():
+                task.uncancel()
+        return is_complete
+
     def handle_exit(self, _number: int, _frame: FrameType | None) -> None:
         """Handle TERM, as the interpreter calls it; the loop calls `_begin`."""
         self.should_exit = True
 
     def _begin(self) -> None:
         self.should_exit = True
+        if self._starting is not None and not self.has_begun:
+            self._starting.cancel()
         self._begun.set()
 
     def _supervisor_ended(self) -> None:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from bolide.server.process.heartbeat import Pulse
     from bolide.server.process.lifetime import Life
 
+KILL_AFTER_S = 1.0
+"""Time for a drained worker to exit, beyond its graceful time."""
+STARTUP_S = 2.0
+"""Time for a startup to end that was cancelled, as it has no requests: an asynchronous one has a
+second for what it closes."""
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
 SERVED_DELAY_S_MAX = 0.5
 """Longest delay after a worker that has served: its place is missed, and a start may succeed."""
@@ -77,6 +82,13 @@ class Worker:
     def name(self) -> str:
         """How the log calls it."""
         return f"worker {self.number} (pid {self.child.pid})"
+
+    def killed_at(self, now: float) -> float:
+        """Return when it is killed, if it gets TERM now."""
+        graceful_s = self.job.settings.graceful_timeout_ms / 1000
+        if self.state is State.STARTING:  # sooner than the end of a stop, which it does not spoil
+            return now + min(STARTUP_S, graceful_s / 2)
+        return now + graceful_s + KILL_AFTER_S
 
     def release(self) -> None:
         """Read the rest of its report, and release what belongs to it, because it has ended."""
