@@ -37,6 +37,17 @@ def test_a_plain_line() -> None:
     )
 
 
+def test_why_tls_failed_is_said_once() -> None:
+    out = io.StringIO()
+    lines = display.Lines(out)
+    failed = progress(tls_failure="the server requires a certificate")
+    for each in (progress(), failed, failed):
+        lines.show(each)
+    ends = [line.rpartition(" connections")[2] for line in out.getvalue().splitlines()]
+    assert ends == ["", ", TLS failed: the server requires a certificate", ""]
+    assert display.block(failed)[-1].endswith("(TLS failed: the server requires a certificate)")
+
+
 def test_the_block_says_all() -> None:
     assert display.block(progress(errors={"timeout": 3, "reset": 70, "late": 0})) == [
         "  ██████████░░░░░░░░░░░░░░  40%  4.0 s (6.0 s left)",

@@ -96,6 +96,16 @@ def test_every_cause_of_failure_has_a_remedy(cause: str) -> None:
     assert sentence.endswith(" (the text)")
 
 
+def test_a_run_without_a_trusted_certificate_has_no_latency_with_lateness() -> None:
+    found = HANDSHAKES | {"failures": {"expired": 7}, "first_failure": "x", "was_hopeless": True}
+    plan = {"requests": [{"expected_status": None}], "is_persistent": True, "is_sleepless": False}
+    plan |= {"connections": 10, "pipeline_depth": 1, "streams": 1, "http_version": "1.1"}
+    nothing = report(tls=found, ok=0, failed=7, schedule_lag_us={"p99": 9_000.0})
+    sentences = verdict.sentences(nothing, plan)
+    assert [text for text in sentences if "the generator itself" in text] == []
+    assert any(", so the run was ended: its certificate has expired" in it for it in sentences)
+
+
 @pytest.fixture
 def authorities(authority: Authority, tmp_path: Path) -> str:
     """Write the authority's certificate to a file."""
@@ -170,6 +180,11 @@ def test_a_server_of_an_unknown_issuer_has_no_rate(
     assert (found["ok"], found["failed"], found["errors"]["tls"]) == (0, 4, 4)
     assert found["tls"]["failures"] == {"unknown_issuer": 4}
     assert any("--cacert" in sentence for sentence in found["warnings"])
+    for rate in ((), ("--rate", "100")):
+        way = ("-d", "1000", "-c", "5", "--cacert", other, *rate)
+        found = load(f"{secure.urls[0]}/page/a", *way, code=3)
+        assert (found["ok"], found["tls"]["was_hopeless"]) == (0, True)
+        assert not any("generator itself" in sentence for sentence in found["warnings"])
     found = load(f"{secure.urls[0]}/page/a", "-n", "4", "-c", "2", "--insecure")
     assert (found["ok"], found["failed"]) == (4, 0)
 

@@ -120,9 +120,33 @@ fn failures(report: &Report) -> Vec<(&str, u64)> {
         .collect()
 }
 
+#[test]
+fn a_run_whose_certificate_is_never_accepted_ends_early() {
+    let (address, _) = trusted(respond);
+    let untrusted = tls(Some(&made(|_| {}).0));
+    for (connections, threads, rate) in [(5, 1, None), (300, 2, None), (5, 1, Some(1000.0))] {
+        let mut asked = over(untrusted.clone(), plan(address.clone(), 0, 1));
+        (asked.connections, asked.threads) = (connections, threads);
+        asked.limit = Limit::Duration(Duration::from_secs(3600));
+        if let Some(rate) = rate {
+            asked.shape = Shape::Rate(rate);
+        }
+        let started = std::time::Instant::now();
+        let report = run(&asked).expect("a run");
+        assert!(started.elapsed() < Duration::from_secs(30));
+        assert_eq!(report.ok, 0);
+        let found = report.tls.expect("TLS");
+        assert!(found.was_hopeless);
+        let refused = found.failures["unknown_issuer"];
+        assert!(refused >= (connections as u64).min(100), "{refused}");
+    }
+}
+
 /// Both requests fail, on a connection each, with this cause.
 fn assert_fails(tls: Tls, address: Address, cause: &'static str, text: &str) {
-    let report = run(&over(tls, plan(address, 2, 1))).expect("a run");
+    let mut asked = over(tls, plan(address, 2, 1));
+    asked.connections = 2;
+    let report = run(&asked).expect("a run");
     let errors: Vec<_> = report.errors.iter().filter(|it| it.1 > 0).collect();
     assert_eq!((report.ok, report.failed), (0, 2), "{cause}: {errors:?}");
     assert_eq!(errors[0].0.name(), "tls", "{cause}");

@@ -20,7 +20,6 @@ mod shared;
 mod side;
 mod tickets;
 mod verifier;
-mod wording;
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -38,6 +38,8 @@ class Lines:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._said = ""
+        """What was said of TLS."""
 
     def show(self, progress: dict[str, Any]) -> None:
         """Write a line."""
@@ -51,6 +53,9 @@ class Lines:
             f"{progress['failed']:,} failed",
             f"{progress['connections_held']:,} connections",
         ]
+        if (failure := progress.get("tls_failure", "")) != self._said:
+            self._said = failure
+            parts.append(f"TLS failed: {failure}")
         self._stream.write(", ".join(parts) + "\n")
         self._stream.flush()
 
@@ -111,6 +116,8 @@ def block(progress: dict[str, Any]) -> list[str]:
     full = round(share * BAR_CELLS)
     bar = "█" * full + "░" * (BAR_CELLS - full)
     errors = verdict.failures_text(progress)
+    if failure := progress.get("tls_failure"):
+        errors += f" (TLS failed: {failure})"
     return [
         f"  {bar} {share:4.0%}  {_place(progress)}",
         f"  rate         {progress['interval_requests_per_s']:,.0f} requests/s",

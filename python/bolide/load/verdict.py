@@ -208,7 +208,9 @@ def _tls(report: Report) -> str:
     cause = max(failures, key=lambda name: int(failures[name]))
     text = report["tls"]["first_failure"]
     what = TLS_REMEDIES.get(cause, "the records that it sends cannot be used")
-    return f"TLS with the server failed on {sum(failures.values()):,} connections: {what} ({text})"
+    end = ", so the run was ended" if report["tls"].get("was_hopeless") else ""
+    count = sum(failures.values())
+    return f"TLS with the server failed on {count:,} connections{end}: {what} ({text})"
 
 
 def _http2(report: Report, plan: dict[str, Any]) -> str:
@@ -425,7 +427,7 @@ def _queue(report: Report, plan: dict[str, Any]) -> str:
 
 def _lag(report: Report) -> str:
     lag = (report["schedule_lag_us"] or {}).get("p99") or 0
-    if lag < LAG_US:
+    if lag < LAG_US or not has_responses(report):
         return ""
     return (
         f"the generator itself sent 1 % of the requests {quantity.latency_text(lag)} late or "

@@ -7,6 +7,7 @@ use net::precise_ns;
 
 use super::error::Errors;
 use super::series::Table;
+use super::tls::Trust;
 use crate::Histogram;
 
 /// How long before the start threads are notified of it, if there are several.
@@ -25,6 +26,7 @@ pub(super) struct Board {
     held_max: AtomicU64,
     live: Mutex<Live>,
     seconds: Mutex<Table>,
+    pub(super) trust: Trust,
 }
 
 /// What has been counted so far, with a slight delay.
@@ -53,6 +55,7 @@ impl Board {
             }),
             // The seconds of a gated run are combined with those of others.
             seconds: Mutex::new(Table::new(threads, is_gated)),
+            trust: Trust::default(),
         }
     }
 

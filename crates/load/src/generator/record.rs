@@ -91,6 +91,9 @@ pub struct Snapshot {
     pub(super) ok: u64,
     pub(super) errors: Errors,
     pub(super) connections_held: u64,
+    /// Why TLS failed first.
+    #[serde(default)]
+    pub(super) tls_failure: String,
     pub(super) interval_s: f64,
     pub(super) interval_requests_per_s: f64,
     pub(super) interval_ns: Packed,
@@ -197,10 +200,10 @@ impl Record {
             settings_received: sum(|it| it.tally.settings_received),
             streams_allowed: outcomes.iter().filter_map(|it| it.streams_allowed).min(),
             served: served(outcomes),
-            tls: common
-                .tls
-                .is_some()
-                .then(|| TlsRecord::new(outcomes.iter().map(|it| &it.tally.tls))),
+            tls: common.tls.is_some().then(|| {
+                let counts = outcomes.iter().map(|it| &it.tally.tls);
+                TlsRecord::new(counts, common.board.trust.is_hopeless())
+            }),
             websocket: common.messages.is_some().then(|| {
                 let counts = outcomes.iter().map(|it| &it.tally.websocket);
                 counts.fold(WebSocketReport::default(), WebSocketReport::merge)
@@ -330,6 +333,9 @@ impl Snapshot {
         self.ok += other.ok;
         self.errors.merge(&other.errors);
         self.connections_held += other.connections_held;
+        if self.tls_failure.is_empty() {
+            self.tls_failure.clone_from(&other.tls_failure);
+        }
         self.interval_s = self.interval_s.max(other.interval_s);
         self.interval_requests_per_s += other.interval_requests_per_s;
         self.interval_ns.merge(&other.interval_ns);

@@ -202,6 +202,8 @@ pub struct Progress {
     pub errors: Errors,
     /// Connections that are established.
     pub connections_held: u64,
+    /// Why TLS failed first; empty if it did not.
+    pub tls_failure: String,
     /// Time since the last query.
     pub interval_s: f64,
     /// Correct responses since then, per second.
@@ -369,6 +371,7 @@ impl Progress {
             failed: snapshot.errors.total(),
             errors: snapshot.errors,
             connections_held: snapshot.connections_held,
+            tls_failure: snapshot.tls_failure.clone(),
             interval_s: snapshot.interval_s,
             interval_requests_per_s: snapshot.interval_requests_per_s,
             interval_latency_us: Lag::of(&snapshot.interval_ns.unpacked()),

@@ -166,6 +166,7 @@ impl Run {
             ok,
             errors,
             connections_held: board.held().0,
+            tls_failure: board.trust.first_failure(),
             interval_s,
             interval_requests_per_s: if interval_s > 0.0 {
                 responses / interval_s

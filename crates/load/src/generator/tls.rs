@@ -1,5 +1,7 @@
 //! TLS in a plan, and what is counted of it.
 
+mod trust;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -9,6 +11,8 @@ use net::{Agreement, Expected, Pair, TlsClientConfig, TlsClientError, TlsFailure
 use serde::{Deserialize, Serialize};
 
 use super::plan::Protocol;
+
+pub(super) use trust::Trust;
 
 /// How TLS is used. All files are in PEM.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,6 +50,8 @@ pub struct TlsReport {
     pub failures: BTreeMap<String, u64>,
     /// What was wrong with the first of them.
     pub first_failure: String,
+    /// The run was ended early: the server's certificate was refused on the first connections, and accepted on none.
+    pub was_hopeless: bool,
 }
 
 /// From what a report is made: counts of one run, or of several.
@@ -57,6 +63,8 @@ pub(super) struct TlsRecord {
     resumed: Handshakes,
     failures: BTreeMap<String, u64>,
     first_failure: String,
+    #[serde(default)]
+    was_hopeless: bool,
 }
 
 /// Counts of one thread.
@@ -156,14 +164,12 @@ impl TlsCounts {
         });
     }
 
-    /// Returns false if the error is not one of TLS.
-    pub(super) fn note_failure(&mut self, error: &io::Error) -> bool {
-        let Some(failure) = TlsFailure::of(error) else {
-            return false;
-        };
+    /// Returns what failed; `None`: the error is not one of TLS.
+    pub(super) fn note_failure(&mut self, error: &io::Error) -> Option<TlsFailure> {
+        let failure = TlsFailure::of(error)?;
         *self.failures.entry(failure.name()).or_insert(0) += 1;
         self.first_failure.get_or_insert_with(|| error.to_string());
-        true
+        Some(failure)
     }
 }
 
@@ -176,8 +182,14 @@ impl Handshakes {
 
 impl TlsRecord {
     /// Combines the counts of a run's threads.
-    pub(super) fn new<'a>(threads: impl Iterator<Item = &'a TlsCounts>) -> TlsRecord {
-        let mut record = TlsRecord::default();
+    pub(super) fn new<'a>(
+        threads: impl Iterator<Item = &'a TlsCounts>,
+        was_hopeless: bool,
+    ) -> TlsRecord {
+        let mut record = TlsRecord {
+            was_hopeless,
+            ..TlsRecord::default()
+        };
         for counts in threads {
             record.merge(&TlsRecord {
                 version: counts
@@ -194,6 +206,7 @@ impl TlsRecord {
                     .map(|(cause, count)| ((*cause).to_owned(), *count))
                     .collect(),
                 first_failure: counts.first_failure.clone().unwrap_or_default(),
+                was_hopeless,
             });
         }
         record
@@ -205,6 +218,7 @@ impl TlsRecord {
             self.version.clone_from(&other.version);
             self.cipher_suite.clone_from(&other.cipher_suite);
         }
+        self.was_hopeless |= other.was_hopeless;
         self.full.add(other.full);
         self.resumed.add(other.resumed);
         for (cause, count) in &other.failures {
@@ -235,6 +249,7 @@ impl TlsReport {
             handshakes_resumed_per_s: per_s(record.resumed.measured),
             failures: record.failures.clone(),
             first_failure: record.first_failure.clone(),
+            was_hopeless: record.was_hopeless,
         }
     }
 }

@@ -9,9 +9,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, Error, InconsistentKeys, SupportedProtocolVersion};
 
+use super::failure::{Reported, of_file};
 use super::sealing::provider;
 use super::verifier::Verifier;
-use super::wording::{Reported, of_file};
 
 /// Sessions of one server that may be resumed later; rustls keeps no more tickets for it.
 const RESUMABLE_MAX: usize = 8;

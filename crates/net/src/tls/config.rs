@@ -12,13 +12,13 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
+use super::failure::of_file;
 use super::pair::{Pair, ServerPair};
 use super::resumption::DatedVerifier;
 use super::revocation::{self, RevocationList};
 use super::sealing::provider;
 use super::selection::Selection;
 use super::tickets::{TicketSecret, Ticketer};
-use super::wording::of_file;
 
 /// What a server offers in handshakes.
 pub struct TlsConfig {

@@ -1,10 +1,14 @@
 //! Why TLS with a server failed, in terms that say what to do about it.
 
+mod wording;
+
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
 use super::client::reported;
+
+pub(super) use wording::{Peer, Reported, of_file};
 
 /// Why TLS failed, as a client sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,6 +114,18 @@ impl TlsFailure {
             | AlertDescription::NoApplicationProtocol => TlsFailure::NothingInCommon,
             _ => TlsFailure::Other,
         }
+    }
+
+    /// Whether the client refused the server's certificate, as it would again.
+    pub fn is_of_certificate(self) -> bool {
+        matches!(
+            self,
+            TlsFailure::UnknownIssuer
+                | TlsFailure::Expired
+                | TlsFailure::NotYetValid
+                | TlsFailure::OtherName
+                | TlsFailure::BadCertificate
+        )
     }
 
     /// The name in reports.

@@ -13,9 +13,9 @@ use rustls::{Error, InconsistentKeys};
 use super::certificate::{self, Certificate, to_pem};
 use super::config::{TlsError, certificates, not_pem};
 use super::encrypted_key::{Locked, is_locked, unlocked};
+use super::failure::of_file;
 use super::key_kind::unusable;
 use super::sealing::provider;
-use super::wording::of_file;
 
 /// A certificate chain and its private key, both in PEM.
 #[derive(Clone, Copy)]

@@ -26,12 +26,12 @@ use rustls::ServerConfig;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 
+use super::failure::{Peer, Reported};
 use super::pacing::Pacing;
 use super::resumption;
 use super::selection::Chosen;
 use super::shared::{self, Output, Room};
 use super::side::{Connection, Side};
-use super::wording::{Peer, Reported};
 use super::{TlsClientConfig, TlsConfig};
 use crate::transport::Received;
 

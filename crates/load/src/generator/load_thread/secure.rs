@@ -55,6 +55,7 @@ impl LoadThread {
             return;
         };
         connection.is_secured = true;
+        self.common.board.trust.accept();
         if let Some(agreement) = connection.socket.as_ref().and_then(|it| it.agreement()) {
             let is_measured = self.now_ns >= self.tally.start_ns;
             self.tally.tls.note_handshake(agreement, is_measured);
@@ -79,9 +80,21 @@ impl LoadThread {
         }
     }
 
-    /// Counts why TLS failed. Returns false if the connection did.
+    /// Counts why TLS failed, and ends the run if it always will. Returns false if the connection failed instead.
     #[cold]
     pub(super) fn note_tls_failure(&mut self, error: &io::Error) -> bool {
-        self.tally.tls.note_failure(error)
+        let Some(failure) = self.tally.tls.note_failure(error) else {
+            return false;
+        };
+        let (board, plan) = (&self.common.board, &self.common.plan);
+        board.trust.note_failure(|| error.to_string());
+        // A part of a larger run ends when that does.
+        if failure.is_of_certificate()
+            && !plan.is_gated
+            && board.trust.refuse(plan.connections as u64)
+        {
+            board.stop();
+        }
+        true
     }
 }

@@ -12,16 +12,16 @@ use rustls::{
 
 /// Whom an error is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Peer {
+pub(in crate::tls) enum Peer {
     Client,
     Server,
 }
 
 /// An error of a session.
 #[derive(Debug)]
-pub(super) struct Reported {
-    pub(super) error: Error,
-    pub(super) peer: Peer,
+pub(in crate::tls) struct Reported {
+    pub(in crate::tls) error: Error,
+    pub(in crate::tls) peer: Peer,
 }
 
 impl std::error::Error for Reported {}
@@ -69,7 +69,7 @@ impl fmt::Display for Peer {
 }
 
 /// What is wrong with a certificate or a key of ours. The text is a sentence about it.
-pub(super) fn of_file(error: &Error) -> Cow<'static, str> {
+pub(in crate::tls) fn of_file(error: &Error) -> Cow<'static, str> {
     match error {
         Error::InvalidCertificate(error) => format!("its certificate {}", of_certificate(error)),
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
