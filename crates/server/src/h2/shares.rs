@@ -48,11 +48,13 @@ impl Claim {
     }
 }
 
-/// Whether all can become complete, one after the other.
+/// Whether there is room for what all have, and all can become complete, one after the other.
 fn is_safe(claims: &mut [Claim], bytes_max: u64) -> bool {
     claims.sort_unstable_by_key(|claim| claim.rest);
     let given: u64 = claims.iter().map(|claim| claim.given).sum();
-    let mut free = bytes_max.saturating_sub(given);
+    let Some(mut free) = bytes_max.checked_sub(given) else {
+        return false;
+    };
     claims.iter().all(|claim| {
         let fits = claim.rest <= free;
         free += claim.given;
