@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -219,6 +221,31 @@ def test_no_response_at_all(load: Load) -> None:
         code, out, _ = load(*plan)
     assert code == 3
     assert "note: there was no response at all (" in out and " timeout" in out
+
+
+@pytest.mark.parametrize(
+    ("response", "code", "note"),
+    [
+        (b"HTTP/1.1 banana\r\n\r\n", 3, "no response was valid ("),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx" * 2, 3, " unexpected_bytes"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nx", 0, " had status 404"),
+    ],
+)
+def test_no_correct_response(load: Load, response: bytes, code: int, note: str) -> None:
+    def serve(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    while connection.recv(65_536):
+                        connection.sendall(response)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        found = load(url, "-n", "5", "-c", "1", "--quiet")
+        listener.shutdown(socket.SHUT_RDWR)
+    assert (found[0], note in found[1]) == (code, True), found
 
 
 def test_a_refused_port_is_one_line(load: Load) -> None:

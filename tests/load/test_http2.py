@@ -39,6 +39,10 @@ def test_a_note_names_the_servers_limit_of_streams() -> None:
         "the server allows 10 streams on a connection, so no more of the 32 were used"
     ]
     assert verdict.sentences(report(streams_allowed=32), asked) == []
+    found = verdict.sentences(report(streams_allowed=0), asked)
+    assert [sentence.partition(" (")[0] for sentence in found] == [
+        "the server allows no streams on a connection"
+    ]
 
 
 def test_the_page_and_the_record_name_the_protocol_and_its_streams() -> None:

@@ -67,6 +67,11 @@ def has_responses(report: Report) -> bool:
     return bool(report["ok"] or any(report["statuses"].values()) or failed)
 
 
+def has_good_responses(report: Report) -> bool:
+    """Return whether any response was correct, apart from its status."""
+    return bool(report["ok"] or report["errors"].get("wrong_status"))
+
+
 def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
     """Return whether the generator's busiest thread had no time left.
 
@@ -118,10 +123,14 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
+NO_RESPONSE = "there was no response at all"
+
+
 def _nothing(report: Report) -> str:
     if has_responses(report):
         return ""
-    return f"there was no response at all ({failures_text(report)}), so there are no figures"
+    none = "no response was valid" if report["errors"].get("malformed") else NO_RESPONSE
+    return f"{none} ({failures_text(report)}), so there are no figures"
 
 
 def _failures(report: Report, plan: dict[str, Any]) -> str:
@@ -216,6 +225,11 @@ def _tls(report: Report) -> str:
 def _http2(report: Report, plan: dict[str, Any]) -> str:
     """Name the remedy if a server does not expect HTTP/2 at once, or its limit of streams."""
     allowed = report.get("streams_allowed")
+    if allowed == 0:
+        return (
+            "the server allows no streams on a connection (SETTINGS_MAX_CONCURRENT_STREAMS is 0), "
+            "so no requests were sent from then on"
+        )
     if report["ok"] and allowed is not None and allowed < plan["streams"]:
         return (
             f"the server allows {allowed:,} streams on a connection, so no more of the "

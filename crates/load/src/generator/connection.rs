@@ -230,6 +230,14 @@ impl Connection {
         }
     }
 
+    /// Since when the server allows no stream on it, if it does not and no request is outstanding.
+    pub(super) fn closed_since_ns(&self) -> Option<u64> {
+        match &self.exchange {
+            Exchange::Session(session) if self.outstanding == 0 => session.closed_since_ns(),
+            _ => None,
+        }
+    }
+
     /// Whether the server's settings of HTTP/2 have arrived on it.
     pub(super) fn has_settings(&self) -> bool {
         matches!(&self.exchange, Exchange::Session(session) if session.has_settings)

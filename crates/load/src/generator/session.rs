@@ -57,6 +57,8 @@ pub(super) struct Session {
     /// At least one response was complete.
     has_responded: bool,
     admission: Admission,
+    /// Since when no stream is allowed, or a request has waited for one.
+    closed_since_ns: u64,
     /// The server's settings have arrived: it speaks HTTP/2.
     pub(super) has_settings: bool,
     /// How much content the server allows on the connection.
@@ -127,6 +129,7 @@ impl Session {
             has_left: false,
             has_responded: false,
             admission: Admission::Unknown,
+            closed_since_ns: 0,
             has_settings: false,
             window: SendWindow::new(settings::WINDOW_BYTES),
             stream_window: settings::WINDOW_BYTES,
@@ -145,8 +148,7 @@ impl Session {
     pub(super) fn limit(&self) -> u32 {
         match self.admission {
             Admission::Unknown => 1,
-            // At least one, so that a server that accepts none is noticed.
-            Admission::Concurrent(limit) => self.depth.min(limit.max(1)),
+            Admission::Concurrent(limit) => self.depth.min(limit),
             Admission::Closed | Admission::Spent => 0,
         }
     }
@@ -157,6 +159,16 @@ impl Session {
             Admission::Concurrent(limit) if limit < u32::MAX => Some(limit),
             _ => None,
         }
+    }
+
+    /// Since when the server allows no stream, if it does not.
+    pub(super) fn closed_since_ns(&self) -> Option<u64> {
+        (self.admission == Admission::Concurrent(0)).then_some(self.closed_since_ns)
+    }
+
+    /// A request has waited for a stream for too long. The next one waits as long.
+    pub(super) fn waits_again(&mut self, now_ns: u64) {
+        self.closed_since_ns = now_ns;
     }
 
     /// Whether the server takes no more requests on this connection, and will close it.

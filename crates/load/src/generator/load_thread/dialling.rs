@@ -454,6 +454,9 @@ impl LoadThread {
                 }
             }
             Stage::Open if oldest_ns.is_some_and(is_late) => self.time_out(index),
+            Stage::Open if !is_open_loop && connection.closed_since_ns().is_some_and(is_late) => {
+                self.time_out_waiting(index);
+            }
             Stage::Open if oldest_ns.is_none() && !is_open_loop => self.proceed(index),
             _ => {}
         }

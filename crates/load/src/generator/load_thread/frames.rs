@@ -151,4 +151,26 @@ impl LoadThread {
         self.tally.fail(&late, ErrorClass::Timeout, self.now_ns);
         self.proceed_or_leave(index);
     }
+
+    /// Closed loop: the server has allowed no stream for too long (`SETTINGS_MAX_CONCURRENT_STREAMS`, RFC 9113 section 5.1.2). A request that
+    /// is due has failed.
+    #[cold]
+    pub(super) fn time_out_waiting(&mut self, index: usize) {
+        let now_ns = self.now_ns;
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        if let Exchange::Session(session) = &mut connection.exchange {
+            session.waits_again(now_ns);
+        }
+        if self.credit > 0 && self.opening_end_ns.is_none() && !self.is_over {
+            self.credit -= 1;
+            let stamp = Stamp {
+                intended_ns: now_ns,
+                sent_ns: now_ns,
+                ..Stamp::ONE
+            };
+            self.tally.fail([&stamp], ErrorClass::Timeout, now_ns);
+        }
+    }
 }

@@ -304,6 +304,9 @@ impl Session {
         for (identifier, value) in payload.values() {
             match (identifier, self.admission) {
                 (settings::MAX_CONCURRENT_STREAMS, Admission::Concurrent(_)) => {
+                    if value == 0 && self.admission != Admission::Concurrent(0) {
+                        self.closed_since_ns = self.heard_ns;
+                    }
                     self.admission = Admission::Concurrent(value);
                 }
                 // No server pushes to a client that has refused it (RFC 9113 6.5.2).
