@@ -18,6 +18,9 @@ use super::resumption;
 
 /// A ticket is accepted in its own period and the next one, so for 6 to 12 hours.
 const PERIOD: Duration = Duration::from_secs(6 * 60 * 60);
+/// A session with more, because of its client's certificates, has no ticket: a ticket has 65,535 bytes at most (RFC 8446 section 4.6.1), and
+/// is sent back in a ClientHello, which has to fit too.
+const STATE_BYTES_MAX: usize = 60_000;
 const NAME_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
 
@@ -169,6 +172,9 @@ impl ProducesTickets for Ticketer {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        if plain.len() > STATE_BYTES_MAX {
+            return None;
+        }
         let until_s = resumption::until_s();
         let state = [&until_s.to_be_bytes(), plain].concat();
         self.secret
@@ -248,6 +254,17 @@ mod tests {
         for past_s in [now_s - 1, 0] {
             assert_eq!(decrypt(&encrypt(past_s).0), (None, u64::MAX));
         }
+    }
+
+    #[test]
+    fn a_session_that_fits_into_no_ticket_has_none() {
+        let ticketer = Ticketer {
+            secret: Arc::new(TicketSecret::new().unwrap()),
+            context: Vec::new(),
+        };
+        assert!(ticketer.encrypt(&[0; STATE_BYTES_MAX + 1]).is_none());
+        let longest = ticketer.encrypt(&[0; STATE_BYTES_MAX]).unwrap();
+        assert_eq!(ticketer.decrypt(&longest).unwrap(), [0; STATE_BYTES_MAX]);
     }
 
     #[test]
