@@ -11,6 +11,7 @@
 //! | `Preface`, `Settings`, `Block` | anything else, `header_timeout_ms` | `Closing` |
 //! | `Frames` | a violation that ends the connection; the client's GOAWAY and no stream is left; a drain or `keep_alive_timeout_ms` and no stream is left | `Closing` |
 //! | `Preface`, `Settings` | a drain | the link is closed |
+//! | `Block` | a drain, and no stream is left | the link is closed |
 //! | `Closing` | everything has been sent | the link is closed |
 //!
 //! A request whose response is complete at once never becomes a [`Stream`]: HEADERS and DATA are written straight to the worker's send

@@ -305,6 +305,24 @@ fn a_drain_loses_no_request() {
     assert_eq!(it.server.targets().len(), 2);
 }
 
+/// It would be refused.
+#[test]
+fn a_drain_does_not_wait_for_the_end_of_a_header_block() {
+    let mut it = Connected::with(|config| config.timeouts.header_timeout_ms = 100_000);
+    it.client.open_partly();
+    it.settle();
+    it.server.worker.drain();
+    let mut waits = 0;
+    while it.client.goaways.len() < 2 {
+        assert!(waits < 100, "{:?}", it.client.goaways);
+        // The client cannot answer the PING within its block.
+        it.advance(TICK_MS);
+        waits += 1;
+    }
+    assert_eq!(it.client.goaways[1], (0, ErrorCode::NO_ERROR));
+    assert!(it.client.is_ended());
+}
+
 /// RFC 9113 section 6.8.
 #[test]
 fn the_last_stream_of_a_goaway_does_not_grow() {

@@ -421,7 +421,9 @@ impl H2 {
         }
         match self.reading {
             Reading::Closing if self.streams.is_empty() => Fate::End { has_unread: true },
-            Reading::Frames if self.streams.is_empty() && self.leaving.is_final() => {
+            Reading::Frames | Reading::Block(_)
+                if self.streams.is_empty() && self.leaving.is_final() =>
+            {
                 // A request may be under way to meet the last GOAWAY, and must not destroy it.
                 Fate::End { has_unread: true }
             }

@@ -130,6 +130,14 @@ impl H2Client {
         stream
     }
 
+    /// Writes a HEADERS frame without the end of its block.
+    pub(crate) fn open_partly(&mut self) {
+        // The length, HEADERS, END_STREAM, the stream, and `:method: GET` of the static table.
+        self.pending.extend([0, 0, 1, 1, 1]);
+        self.pending.extend(self.next.to_be_bytes());
+        self.pending.push(0x82);
+    }
+
     /// Writes an extended CONNECT with the protocol `websocket` and these fields. Returns its stream.
     pub(crate) fn connect(&mut self, target: &str, fields: &[(&str, &str)]) -> u32 {
         self.connect_with_version("13", target, fields)
