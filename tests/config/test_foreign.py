@@ -63,8 +63,7 @@ def test_options_of_the_most_common_servers_have_an_advice() -> None:
         for server, flag, _ in ROWS
         if server in COVERED and flag not in OURS and not SHORT.fullmatch(flag) and not advice(flag)
     ]
-    rare = {"--asgi-disconnect-grace-period", "--control-socket", "--dirty-"}
-    assert {*missing} == rare
+    assert missing == []
 
 
 def test_our_own_options_have_none() -> None:
@@ -101,6 +100,8 @@ def test_an_unknown_option_has_none() -> None:
         ("check_config", "`bolide serve` says what is wrong"),
         ("env_file", "set -a; . ./FILE in the shell"),
         ("prot", ""),
+        ("web_concurrency", "use [workers]"),
+        ("no_use_colors", "leave it out: only a terminal gets colours"),
     ],
 )
 def test_a_keyword_is_advised_with_the_names_of_keywords(name: str, text: str) -> None:
@@ -143,6 +144,13 @@ BOTH = {"WEB_CONCURRENCY": "4", "FORWARDED_ALLOW_IPS": "*"}
         (BOTH, ("trusted_proxies", "workers"), ""),
         ({"WEB_CONCURRENCY": "1", "FORWARDED_ALLOW_IPS": ""}, (), ""),
         ({}, (), ""),
+        (
+            {"WEB_CONCURRENCY": "4", "GUNICORN_CMD_ARGS": "-w 4", "UVICORN_PORT": "80"},
+            (),
+            "WEB_CONCURRENCY is not read: use --workers or BOLIDE_WORKERS; GUNICORN_CMD_ARGS and "
+            "UVICORN_PORT are not read: use the options of `bolide serve`",
+        ),
+        ({"UVICORN_SERVICE_PORT": "80", "UVICORN_PORT": "tcp://10.0.0.1:80"}, (), ""),
     ],
 )
 def test_variables_of_other_servers_that_are_not_read(

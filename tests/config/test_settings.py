@@ -121,6 +121,18 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     (
         {},
         {},
+        "port = 80\nport = 81",
+        "bolide.toml is not valid TOML: Cannot overwrite a value (at end of document): port is",
+    ),
+    (
+        {},
+        {},
+        "port = 80\nport = 81\n",
+        "bolide.toml is not valid TOML: Cannot overwrite a value (at line 2, column 10): port is",
+    ),
+    (
+        {},
+        {},
         "[tool.bolide]\nport = 1",
         "bolide.toml has the table [tool.bolide]; write its options at the top level, without [t",
     ),

@@ -137,6 +137,7 @@ HINTS = [
         "it has 'application': `bolide serve shop:application`",
     ),
     ("def wsgi(environ, start_response): ...", "it has 'wsgi': `bolide serve shop:wsgi`"),
+    ("async def web(scope, receive, send): ...", "it has 'web': `bolide serve shop:web`"),
     ("def handler(scope, receive, send): ...", "name the application: shop:NAME"),
     (f"{CALLABLE}c = C()", "it has 'c': `bolide serve shop:c`"),
     (f"{CALLABLE}b = C()\na = C()", "it has 'b' and 'a': `bolide serve shop:b`"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from bolide.errors import ConfigError
 
 OWN_FILE = "bolide.toml"
 PROJECT_FILE = "pyproject.toml"
+KEY_MAX = 80
+"""Characters of a key in an error message."""
 PYTHON = (
     'this is Python; bolide.toml is TOML: see "Coming from another server" of the documentation'
 )
@@ -59,11 +62,21 @@ def _document(path: Path) -> Mapping[str, Any]:
         reason = why or error.strerror
         raise ConfigError(f"cannot read the configuration file {path}: {reason}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}{_key_of(error, path)}") from None
     except ValueError:  # of int(): it limits the digits
         raise ConfigError(f"{path} has a number with too many digits; shorten it") from None
     except RecursionError:
         raise ConfigError(f"{path} is nested too deeply; write options at the top level") from None
+
+
+def _key_of(error: ValueError, path: Path) -> str:
+    """Name the key that an error is about, if it is written twice; otherwise return ""."""
+    place = re.search(r"Cannot overwrite a value \(at (?:line (\d+)|end)", str(error))
+    if place is None:
+        return ""
+    lines = path.read_text("utf-8", "replace").split("\n")
+    key = lines[int(place[1] or len(lines)) - 1].partition("=")[0].strip()
+    return f": {key[:KEY_MAX]} is there twice" if key.isprintable() else ""
 
 
 def refuse_table(name: str, where: str) -> NoReturn:

@@ -154,6 +154,8 @@ ADVICE = {
 
 PREFIXES = {
     "--http2-": HTTP2_LIMITS,
+    "--control-socket": "use --management ADDRESS, and `bolide status` and its other commands",
+    "--dirty-": "leave it out: let a queue's workers do long tasks",
     "--limit-max-requests-": REQUESTS_MAX_JITTER,
     "--log-syslog": STANDARD_ERROR,
     "--max-requests-": REQUESTS_MAX_JITTER,
@@ -165,8 +167,23 @@ PREFIXES = {
 """By the start of the option."""
 
 RARE = {
+    "--asgi-disconnect-grace-period": "leave it out: an application is not cancelled",
+    "--disable-redirect-access-to-syslog": STANDARD_ERROR,
+    "--dogstatsd-tags": "use --management ADDRESS, from which Prometheus and others read metrics",
+    "--enable-stdio-inheritance": "leave it out: workers write to standard output and error",
+    "--gid": SERVICE_MANAGER,
+    "--harakiri": "use --handler-timeout-ms, in milliseconds, and --worker-timeout-ms",
+    "--http-parser": "leave it out: there is one HTTP/1.1 parser",
     "--log-file": STANDARD_ERROR,
+    "--master": "leave it out: there is always a supervisor",
+    "--module": "name the application in the command: `bolide serve MODULE:APP`",
+    "--no-use-colors": "leave it out: only a terminal gets colours",
+    "--paster": "give a module that calls paste.deploy.loadapp",
+    "--processes": "use --workers",
+    "--protocol": "leave it out: clients choose HTTP/1.1 or HTTP/2; --proxy-protocol is PROXY",
     "--reload-engine": "leave it out: watchfiles looks for changes",
+    "--spew": "leave it out: python -m trace shows what is executed",
+    "--uid": SERVICE_MANAGER,
 }
 """Options that the guide does not have: other names of its own, or too rare for it."""
 
@@ -187,6 +204,7 @@ KEYS = {
     "ssl_context": "use --certificate and --key; --tls-minimum sets the version",
     "target": "name the application in the command: `bolide serve MODULE:APP`",
     "tmp_upload_dir": "leave it out: requests need no files; --spool-directory is for responses",
+    "web_concurrency": "use --workers",
     "when_ready": HOOKS,
     "worker_abort": LAST_WORDS,
     "worker_exit": LAST_WORDS,
@@ -242,6 +260,8 @@ VARIABLES = {
     "FORWARDED_ALLOW_IPS": ("--trusted-proxies", "127.0.0.1"),
 }
 """Variables of other servers, the option that replaces each, and the value that is our default."""
+OTHER_VARIABLES = re.compile(r"GUNICORN_CMD_ARGS|UVICORN_(?!.*(SERVICE|TCP))\w+")
+"""Those that are flags; Kubernetes sets the others for a service of that name."""
 
 
 def unread(environ: Mapping[str, str], is_given: Callable[[str], bool]) -> str:
@@ -254,11 +274,18 @@ def unread(environ: Mapping[str, str], is_given: Callable[[str], bool]) -> str:
         for variable, (option, default) in VARIABLES.items()
         if environ.get(variable, default) not in ("", default) and not is_given(_name(option))
     }
-    if not found:
-        return ""
     instead = [f"{option} or BOLIDE_{_name(option).upper()}" for option in found.values()]
-    are = "is" if len(found) == 1 else "are"
-    return f"{' and '.join(found)} {are} not read: use {', and '.join(instead)}"
+    others = [
+        name
+        for name, value in environ.items()
+        if value and OTHER_VARIABLES.fullmatch(name) and not value.startswith("tcp://")
+    ]
+    lines = [(list(found), ", and ".join(instead)), (others, "the options of `bolide serve`")]
+    return "; ".join(
+        f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read: use {use}"
+        for names, use in lines
+        if names
+    )
 
 
 def _name(flag: str) -> str:

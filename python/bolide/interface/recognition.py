@@ -44,7 +44,7 @@ KEYWORD = Spelling("interface=", 'interface="{}"', "factory=True")
 MOUNT = KEYWORD._replace(factory="")
 
 LIKELY_NAMES = ("application", "api", "asgi", "wsgi", "asgi_app", "wsgi_app")
-"""Typical names of functions that are applications; other callables may have any name."""
+"""Typical names of functions that are applications, besides those with the parameters of one."""
 
 
 def application(found: Any, name: str, settings: Settings) -> Application:
@@ -148,8 +148,13 @@ def recognize(found: Any, name: str, spelling: Spelling = FLAG) -> Interface:
 def is_likely_application(found: Any, name: str) -> bool:
     """Return whether something in a module is probably an application."""
     try:
-        if isinstance(found, type) or (inspect.isroutine(found) and name not in LIKELY_NAMES):
+        if isinstance(found, type):
             return False
+        if inspect.isroutine(found) and name not in LIKELY_NAMES:
+            names = tuple(inspect.signature(found).parameters)
+            is_asgi = names == ("scope", "receive", "send") and is_coroutine_function(found)
+            if not is_asgi and names != ("environ", "start_response"):
+                return False
         recognize(found, name)
     except Exception:  # a framework's proxy object may raise anything when it is inspected
         return False
