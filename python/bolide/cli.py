@@ -140,7 +140,7 @@ def command() -> None:
     """Bolide: a Python web server and micro-framework with a Rust core."""
 
 
-def _serve(target: str, config: str | None, **given: Any) -> None:
+def _serve(target: str, config: str | None, check: bool, **given: Any) -> None:
     """Serve the application TARGET: module:app or file.py:app. `:app` is the default attribute.
 
     Options can also be set by BOLIDE_* variables, and in bolide.toml or [tool.bolide] of
@@ -150,7 +150,7 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # modules do not expect a KeyboardInterrupt
     from bolide.server import logs, supervisor
-    from bolide.server.process import signals
+    from bolide.server.process import preload, signals
 
     if os.getpid() != supervisor.INIT_PID:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a parent's, which may block TERM
@@ -164,6 +164,11 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     defaults = {option.name: option.default for option in table()}
     if line := unread(os.environ, lambda name: getattr(settings, name) != defaults[name]):
         logs.logger.info(line)
+    if check:
+        with signals.stopping_an_import():
+            preload.check(target, settings)
+        click.echo(f"{target} can be served: its options, files and import are right")
+        return
     with signals.stopping_an_import() if settings.preload else nullcontext():
         server = supervisor.Supervisor(target, settings, options)
     sys.exit(server.run(ends_process=True))
@@ -179,6 +184,12 @@ command.add_command(
             click.Argument(["target"]),
             *(_click_option(option) for option in table()),
             click.Option(["--config"], metavar="PATH", help="Configuration file. [BOLIDE_CONFIG]"),
+            click.Option(
+                ["--check"],
+                is_flag=True,
+                help="Read the options and certificates, import the application, and end: with 0 "
+                "if that succeeds, otherwise with 2. No address is bound.",
+            ),
         ],
     )
 )

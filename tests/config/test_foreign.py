@@ -19,7 +19,7 @@ from bolide.config.settings import table
 
 PAGE = Path(__file__).parents[2] / "docs/guide/migrate.md"
 SERVERS = ("uvicorn", "gunicorn", "Granian", "Hypercorn")
-OURS = {option.flag for option in table()} | {"--config", "--no-server-header"}
+OURS = {option.flag for option in table()} | {"--check", "--config", "--no-server-header"}
 FLAG = re.compile(r"`(--?[a-zA-Z][\w-]*)")
 SHORT = re.compile(r"-[a-zA-Z]")
 COVERED = ("uvicorn", "gunicorn")
@@ -97,7 +97,6 @@ def test_an_unknown_option_has_none() -> None:
         ("tmp_upload_dir", "[spool_directory] is for responses"),
         ("log_file", "messages go to standard error"),
         ("reload_engine", "leave it out: watchfiles looks for changes"),
-        ("check_config", "`bolide serve` says what is wrong"),
         ("env_file", "set -a; . ./FILE in the shell"),
         ("prot", ""),
         ("web_concurrency", "use [workers]"),

@@ -55,7 +55,7 @@ ADVICE = {
     "--certfile": CERTIFICATE,
     "--chdir": "change the folder in the shell or the service manager",
     "--ciphers": CIPHERS,
-    "--check-config": "leave it out: `bolide serve` says what is wrong before it serves",
+    "--check-config": "use --check",
     "--daemon": SERVICE_MANAGER,
     "--date-header": "Date is always sent (RFC 9110 section 6.6.1)",
     "--do-handshake-on-connect": "leave it out: a handshake delays no other client",

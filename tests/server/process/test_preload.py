@@ -134,6 +134,31 @@ def test_a_server_in_the_module_is_refused(tmp_path: Path) -> None:
     assert "bolide.run() was called while a worker imported the application" in errors
 
 
+def check(folder: Path, *options: str) -> tuple[int, str, str]:
+    return command("serve", "app:app", "--check", *options, cwd=folder)
+
+
+def test_a_check_binds_nothing_and_starts_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "@app.on_startup\ndef start(): raise LookupError('started')")
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = str(occupied.getsockname()[1])
+        found = check(tmp_path, "--port", port, "--on-worker-start", "hook:fails")
+    assert found == (0, "app:app can be served: its options, files and import are right\n", "")
+
+
+def test_a_check_finds_mistakes(tmp_path: Path) -> None:
+    write(tmp_path, "raise LookupError('broken')")
+    code, out, errors = check(tmp_path)
+    assert (code, out) == (2, "")
+    assert errors.count("raise LookupError('broken')") == 1
+    assert errors.endswith("\nbolide: error: importing app failed: LookupError: broken\n")
+    write(tmp_path)
+    assert check(tmp_path, "--workers", "x")[0] == 2
+    code, out, errors = check(tmp_path, "--certificate", "none.pem", "--key", "none.pem")
+    assert (code, out, len(errors.splitlines())) == (2, "", 1)
+    assert "none.pem" in errors
+
+
 PATCHES = """
 import signal
 

@@ -1,5 +1,7 @@
 """Imports the application before the workers are forked, so that they share what was imported.
 
+`check` imports it only to find mistakes.
+
 The pages stay shared as long as nobody writes to them. The collector would write to every one, so
 `child.start` excludes what exists before a fork from it (gc.freeze).
 """
@@ -10,9 +12,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from bolide.server import importer, logs, worker
+from bolide.server import importer, logs, loop, worker
 from bolide.server.logs import logger
 from bolide.server.process import signals
+from bolide.server.tls import certificates
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
@@ -37,22 +40,26 @@ def hindrance(job: worker.Job) -> str:
     return ""
 
 
+def check(target: str, settings: Settings) -> None:
+    """Do what can fail before a server starts its workers, except binding its addresses.
+
+    Raises:
+        ConfigError: it has failed; a traceback of the application was written to standard error.
+    """
+    loop.choose(settings.loop)
+    if settings.pairs:
+        certificates.Certificates(settings)
+    _imported(target, settings)
+
+
 def load(target: str, settings: Settings) -> Application:
-    """Import the application that `target` names.
+    """Import the application that `target` names, for the workers.
 
     Raises:
         ConfigError: it cannot be imported; a traceback was written to standard error.
     """
     before = set(threading.enumerate())
-    worker.is_worker = True  # the module must not start a server while it is imported
-    try:
-        app = importer.load(target, settings)
-    except importer.LoadError as error:
-        if not isinstance(error.__cause__, signals.StoppedError):
-            sys.stderr.write(error.details)
-        raise
-    finally:
-        worker.is_worker = False
+    app = _imported(target, settings)
     logs.keep_enabled()
     if started := sorted(each.name for each in set(threading.enumerate()) - before):
         text = (
@@ -61,3 +68,15 @@ def load(target: str, settings: Settings) -> Application:
         )
         logger.warning(text, target, ", ".join(started))
     return app
+
+
+def _imported(target: str, settings: Settings) -> Application:
+    worker.is_worker = True  # the module must not start a server while it is imported
+    try:
+        return importer.load(target, settings)
+    except importer.LoadError as error:
+        if not isinstance(error.__cause__, signals.StoppedError):
+            sys.stderr.write(error.details)
+        raise
+    finally:
+        worker.is_worker = False
