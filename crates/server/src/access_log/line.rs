@@ -123,9 +123,9 @@ fn tls_text(tls: &TlsDetails, value: Value) -> Option<&str> {
     }
 }
 
-/// The request line; its version alone, which is `-`, if it was not understood.
+/// The request line, with `-` for a version that is not known; that alone if it was not understood.
 fn push_request(line: &mut Vec<u8>, record: &LogRecord, escape: Escape) {
-    if record.version.is_some() {
+    if !record.method().is_empty() {
         let space: &[u8] = match escape {
             Escape::Bare => b"\\x20",
             Escape::Quoted | Escape::Json => b" ",

@@ -16,6 +16,9 @@ const TEXTS_MAX: usize = TEXTS_OF_ALL + NAMES_MAX;
 /// Room for the values of fields that is allocated with the others.
 const VALUES_BYTES: usize = 192;
 
+/// What is kept of the request line of a refused request.
+const REFUSED_LINE_BYTES_MAX: usize = 8192;
+
 /// When a request began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Began {
@@ -100,6 +103,35 @@ impl LogRecord {
                 self.texts.extend_from_slice(value);
             }
             *end = self.texts.len() as u32;
+        }
+    }
+
+    /// Keeps the request line of a head that is malformed, as far as it can be told apart: a target that is too long is cut off.
+    #[cold]
+    pub(crate) fn copy_request_line(&mut self, received: &[u8]) {
+        let received = received.strip_prefix(b"\r\n").unwrap_or(received);
+        let is_cut = received.len() > REFUSED_LINE_BYTES_MAX;
+        let received = received.get(..REFUSED_LINE_BYTES_MAX).unwrap_or(received);
+        let end = received.iter().position(|byte| *byte == b'\n');
+        let line = received.get(..end.unwrap_or(received.len()));
+        let line = line.unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let mut parts = line.splitn(3, |byte| *byte == b' ');
+        let (method, target) = (parts.next(), parts.next().unwrap_or_default());
+        let method = method.unwrap_or_default();
+        let version = parts.next().unwrap_or_default();
+        let is_line = version.starts_with(b"HTTP/") || (is_cut && version.is_empty());
+        if !method.iter().all(u8::is_ascii_alphanumeric) || target.is_empty() || !is_line {
+            return;
+        }
+        self.version = [Version::Http10, Version::Http11]
+            .into_iter()
+            .find(|each| each.name().as_bytes() == version);
+        self.texts = [method, target].concat();
+        let all = self.texts.len() as u32;
+        self.ends = [all; TEXTS_MAX];
+        if let Some(first) = self.ends.first_mut() {
+            *first = method.len() as u32;
         }
     }
 

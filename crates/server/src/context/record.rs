@@ -29,6 +29,13 @@ impl Record {
         }
     }
 
+    /// The head of the request, as far as it was received, is malformed.
+    pub(crate) fn malformed(&mut self, received: &[u8]) {
+        if let Some(line) = &mut self.line {
+            line.copy_request_line(received);
+        }
+    }
+
     /// So much content of the request has arrived.
     #[inline]
     pub(crate) fn received(&mut self, bytes: u64) {

@@ -208,13 +208,8 @@ impl H1 {
             }
             Ok(Parsed::Incomplete) => false,
             Err(error) => {
-                let is_head = is_head_method(rest);
-                self.refuse(
-                    turn,
-                    Refused::Unread { is_head },
-                    error.kind.status(),
-                    error.kind.reason(),
-                );
+                let (status, reason) = (error.kind.status(), error.kind.reason());
+                self.refuse(turn, Refused::Malformed(rest), status, reason);
                 *rest = &[];
                 true
             }
@@ -539,6 +534,7 @@ impl H1 {
         self.stop_reading(Ending::Unread);
         let (head, is_head) = match refused {
             Refused::Head(head) => (Some(head), head.method == wire::Method::Head),
+            Refused::Malformed(received) => (None, is_head_method(received)),
             Refused::Unread { is_head } => (None, is_head),
         };
         let id = ExchangeId {
@@ -553,6 +549,9 @@ impl H1 {
             encoding: Encoding::of_refusal(is_head),
             is_safe: false,
         };
+        if let Refused::Malformed(received) = refused {
+            queued.exchange.record.malformed(received);
+        }
         turn.context.refusals.add(response.status, reason);
         queued.respond(&mut turn.context.responder, response);
         self.queue.push_back(queued);
@@ -573,6 +572,8 @@ fn send_earlier(link: &mut Link, context: &mut Context) -> usize {
 pub(super) enum Refused<'a> {
     /// Its head.
     Head(&'a RequestHead<'a>),
+    /// What was received of its head, which is malformed.
+    Malformed(&'a [u8]),
     /// Its head could not be parsed, except for the method: the response to HEAD has no content (RFC 9110 section 9.3.2).
     Unread { is_head: bool },
 }
