@@ -91,6 +91,13 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
         "URL prefix under which a proxy serves the application, stripped by the proxy or not: "
         "root_path of ASGI, SCRIPT_NAME of WSGI.",
     )
+    lifespan: str = row(
+        "auto",
+        Choice(("auto", "on", "off")),
+        APPLICATION,
+        "Lifespan of ASGI applications. auto serves one that raises, or returns, without saying "
+        "that its startup failed; on ends the start then; off does not call it for a lifespan.",
+    )
     asgi_extensions: tuple[str, ...] = row(
         (),
         Choices(("pathsend", "zerocopysend")),

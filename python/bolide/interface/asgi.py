@@ -43,13 +43,20 @@ class AsgiApplication:
 
     An application that raises when it is called for its lifespan, or returns, has no lifespan and
     is served without one. An application that raises after it has received the startup event
-    probably has a lifespan that fails, so this is logged.
+    probably has a lifespan that fails, so this is logged. All of this is a failure if its
+    `lifespan` is "on". If that is "off", it is not called for one.
     """
 
     def __init__(
-        self, app: Callback, *, root_path: str = "", extensions: Sequence[str] = ()
+        self,
+        app: Callback,
+        *,
+        root_path: str = "",
+        extensions: Sequence[str] = (),
+        lifespan: str = "auto",
     ) -> None:
         self._app = app
+        self._lifespan = lifespan
         self._extensions = extensions
         self._root_path = root_path
         self._state: dict[str, Any] = {}
@@ -81,11 +88,15 @@ class AsgiApplication:
         Raises:
             LifespanError: the application reports that it failed.
         """
+        if self._lifespan == "off":
+            return
         self._task = asyncio.create_task(self._run(), name="lifespan")
         try:
             reply = await self._ask("lifespan.startup")
             if reply is not None and reply["type"] == "lifespan.startup.failed":
                 raise await self._startup_error(str(reply.get("message", "")))
+            if reply is None and self._lifespan == "on":
+                raise LifespanError("it returned without a startup (lifespan=on)")
         except BaseException:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=LAST_WORDS_S)
@@ -140,7 +151,7 @@ class AsgiApplication:
             elif self._is_started:
                 text = "the application's lifespan failed after its startup"
                 logger.exception("%s; it is served, but its shutdown will not run", text)
-            elif isinstance(error, SystemExit):
+            elif isinstance(error, SystemExit) or self._lifespan == "on":
                 self._from_app.put_nowait({"type": "lifespan.startup.failed"})
             elif self._has_received and not self._has_failed:
                 text = "the application raised during its startup; it is served without a lifespan"

@@ -69,15 +69,21 @@ def application(found: Any, name: str, settings: Settings) -> Application:
 
             native.show_failures(respond)
         extensions = settings.asgi_extensions
-        return with_mounts(native, extensions, is_debugged=settings.debug)
+        lifespan = settings.lifespan
+        return with_mounts(native, extensions, lifespan=lifespan, is_debugged=settings.debug)
     app = _debugged(found, interface) if settings.debug else found
-    return _wrapped(app, interface, settings.root_path, settings.asgi_extensions)
+    options = settings.asgi_extensions, settings.lifespan
+    return _wrapped(app, interface, settings.root_path, options)
 
 
-def _wrapped(found: Any, interface: str, root_path: str, extensions: Sequence[str]) -> Mountable:
+def _wrapped(
+    found: Any, interface: str, root_path: str, options: tuple[Sequence[str], str]
+) -> Mountable:
+    """Wrap an application; `options` are the extensions and the lifespan of ASGI."""
     if interface == "wsgi":
         return WsgiApplication(found, root_path=root_path)
-    return AsgiApplication(found, root_path=root_path, extensions=extensions)
+    extensions, lifespan = options
+    return AsgiApplication(found, root_path=root_path, extensions=extensions, lifespan=lifespan)
 
 
 def _debugged(found: Any, interface: str) -> Any:
@@ -92,7 +98,11 @@ def _debugged(found: Any, interface: str) -> Any:
 
 
 def with_mounts(
-    native: App, extensions: Sequence[str] = (), *, is_debugged: bool = False
+    native: App,
+    extensions: Sequence[str] = (),
+    *,
+    lifespan: str = "auto",
+    is_debugged: bool = False,
 ) -> App | MountedApplication:
     """Wrap an application together with those that are mounted on it; unchanged without any.
 
@@ -101,11 +111,12 @@ def with_mounts(
     """
     if not native.mounts:
         return native
-    mounts = [(each.prefix, _mounted(each, extensions, is_debugged)) for each in native.mounts]
+    options = extensions, lifespan
+    mounts = [(each.prefix, _mounted(each, options, is_debugged)) for each in native.mounts]
     return MountedApplication(native, mounts)
 
 
-def _mounted(mount: Mount, extensions: Sequence[str], is_debugged: bool) -> Mountable:
+def _mounted(mount: Mount, options: tuple[Sequence[str], str], is_debugged: bool) -> Mountable:
     found, name = mount.application, f"what is mounted at {mount.prefix}"
     interface: Interface | str = mount.interface
     if interface == "auto":
@@ -113,7 +124,7 @@ def _mounted(mount: Mount, extensions: Sequence[str], is_debugged: bool) -> Moun
     else:
         _refuse_unfit(found, name, interface, MOUNT)
     app = _debugged(found, interface) if is_debugged else found
-    return _wrapped(app, interface, mount.prefix.rstrip("/"), extensions)
+    return _wrapped(app, interface, mount.prefix.rstrip("/"), options)
 
 
 def recognize(found: Any, name: str, spelling: Spelling = FLAG) -> Interface:
