@@ -60,7 +60,7 @@ def _server_lines(status: Status) -> list[str]:
 
 def _worker_lines(status: Status, per_worker: Mapping[int, float]) -> list[str]:
     columns = (*COLUMNS, "requests/s") if per_worker else COLUMNS
-    rows = [columns]
+    rows: list[tuple[str, ...]] = [columns]
     for each in status.workers:
         row = (
             _known(each.number, str),
