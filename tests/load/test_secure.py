@@ -100,7 +100,7 @@ def test_a_run_without_a_trusted_certificate_has_no_latency_with_lateness() -> N
     found = HANDSHAKES | {"failures": {"expired": 7}, "first_failure": "x", "was_hopeless": True}
     plan = {"requests": [{"expected_status": None}], "is_persistent": True, "is_sleepless": False}
     plan |= {"connections": 10, "pipeline_depth": 1, "streams": 1, "http_version": "1.1"}
-    nothing = report(tls=found, ok=0, failed=7, schedule_lag_us={"p99": 9_000.0})
+    nothing = report(tls=found, ok=0, failed=7, statuses={}, schedule_lag_us={"p99": 9_000.0})
     sentences = verdict.sentences(nothing, plan)
     assert [text for text in sentences if "the generator itself" in text] == []
     assert any(", so the run was ended: its certificate has expired" in it for it in sentences)
@@ -176,7 +176,7 @@ def test_a_server_of_an_unknown_issuer_has_no_rate(
     secure: Server, load: Load, authorities: str, tmp_path: Path
 ) -> None:
     other = str(Authority().write(tmp_path / "other.pem"))
-    found = load(f"{secure.urls[0]}/page/a", "-n", "4", "-c", "2", "--cacert", other, code=3)
+    found = load(f"{secure.urls[0]}/page/a", "-n", "4", "-c", "4", "--cacert", other, code=3)
     assert (found["ok"], found["failed"], found["errors"]["tls"]) == (0, 4, 4)
     assert found["tls"]["failures"] == {"unknown_issuer": 4}
     assert any("--cacert" in sentence for sentence in found["warnings"])

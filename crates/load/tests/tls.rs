@@ -14,7 +14,9 @@ use fixture::h2::{Peer, h2_plan};
 use fixture::{
     OK, expecting, open_plan, outcome, plan, plan_of, read_request, server, server_of_many,
 };
-use load::generator::{Address, ErrorClass, Expectation, Plan, Report, Request, Tls, run};
+use load::generator::{
+    Address, ErrorClass, Expectation, Limit, Plan, Report, Request, Shape, Tls, run,
+};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
