@@ -33,7 +33,7 @@ from bolide.load.options import Options
 from bolide.load.place import Place
 from bolide.load.requestfile import content_of
 from bolide.load.threshold import Threshold
-from bolide.load.verdict import has_good_responses, sentences
+from bolide.load.verdict import has_valid_responses, sentences
 from bolide.load.views import VIEWS
 from bolide.load.views import ab as ab_view
 from bolide.load.views.run_result import RunResult
@@ -68,9 +68,9 @@ def _load(context: click.Context, /, **given: Any) -> None:
 
     URL is http://HOST:PORT/PATH, https://..., ws://..., wss://... or unix:PATH. Several URLs of one
     server may be given; URL*3 has a weight of 3. Exit code: 0 the run is complete, whatever the
-    statuses were, 1 a --require is not met, 2 a mistake in the command, 3 no response was correct
-    (apart from its status), 4 a fleet's result is not valid, 130 interrupted or terminated (after
-    the report). docs/load.md explains each figure.
+    statuses were, 1 a --require is not met, 2 a mistake in the command, 3 no valid response, 4 a
+    fleet's result is not valid, 130 interrupted or terminated (after the report). docs/load.md
+    explains each figure.
     """
     # `timeout` and `kill` end it like Ctrl-C, so that no measurement is lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -246,7 +246,7 @@ def _exit_code_of_search(found: search.Search, conditions: list[Threshold]) -> i
     if found.held:
         code = _exit_code(run.Outcome(found.held.report), conditions)
         return code or (EXIT_INVALID if is_invalid else 0)
-    if not any(has_good_responses(trial.report) for trial in found.trials):
+    if not any(has_valid_responses(trial.report) for trial in found.trials):
         return EXIT_NO_RESPONSE
     return EXIT_INVALID if is_invalid else EXIT_NOT_MET
 
@@ -294,7 +294,7 @@ def _exit_code(outcome: run.Outcome, conditions: list[Threshold]) -> int:
     for each in missed:
         value = each.value_text(outcome.report)
         click.echo(f"bolide: not met: {each.text!r}: {value}", err=True)
-    if not has_good_responses(outcome.report):
+    if not has_valid_responses(outcome.report):
         return EXIT_NO_RESPONSE
     if missed:
         return EXIT_NOT_MET
