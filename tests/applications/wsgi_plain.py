@@ -497,6 +497,32 @@ def errors(environ: Environ, start_response: Start) -> list[bytes]:
     return [b"ok"]
 
 
+class Unfinished:
+    """Content that leaves a line of `wsgi.errors` unfinished when it is closed."""
+
+    def __init__(self, errors: Any, blocks: list[bytes]) -> None:
+        self.errors, self.blocks = errors, blocks
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.errors.write(", in the content")
+        yield from self.blocks
+
+    def close(self) -> None:
+        self.errors.write(", in close()")
+
+
+def unfinished_lines(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    errors, how = environ["wsgi.errors"], environ["QUERY_STRING"]
+    errors.write(f"{how}: in the call")
+    if how == "raises":
+        raise LookupError("after an unfinished line")
+    length = [("Content-Length", "2")] if how == "early" else []
+    start_response("200 OK", [*TEXT, *length])
+    if how == "whole":
+        return [b"ok"]
+    return Unfinished(errors, [b"ok"] if how == "early" else [b"o", b"k"])
+
+
 def context(environ: Environ, start_response: Start) -> list[bytes]:
     before = VARIABLE.get()
     VARIABLE.set("left")
@@ -562,6 +588,7 @@ KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
         "file": file,
         "file_closed": file_closed,
         "errors": errors,
+        "unfinished": unfinished_lines,
         "context": context,
         "running_loop": running_loop,
         "thread": thread,

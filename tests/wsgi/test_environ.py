@@ -284,5 +284,14 @@ def test_59_errors_are_written_to_standard_error_as_they_are(
         server.wait_line(f"^{line}$")
 
 
+@pytest.mark.parametrize("how", ["whole", "raises", "early", "streamed"])
+def test_59_a_line_without_a_break_is_written_at_the_end_of_the_call(
+    server: Server, client: Connection, how: str
+) -> None:
+    assert client.get(f"/unfinished?{how}").status == (500 if how == "raises" else 200)
+    rest = r", in the content, in close\(\)" if how in ("early", "streamed") else ""
+    server.wait_line(f"^{how}: in the call{rest}$")
+
+
 def test_61_server_software(client: Connection) -> None:
     assert client.get("/p").json()["SERVER_SOFTWARE"].startswith("bolide/")

@@ -55,7 +55,7 @@ use crate::run::runner::Runner;
 pub(crate) struct WsgiApp {
     app: Py<PyAny>,
     root_path: String,
-    errors: Py<PyAny>,
+    errors: Arc<log::ErrorLines>,
     disconnected: Py<PyAny>,
     dropped: Arc<AtomicU64>,
     left_out: Arc<LeftOut>,
@@ -76,7 +76,7 @@ impl WsgiApp {
         WsgiApp {
             app,
             root_path,
-            errors,
+            errors: Arc::new(log::ErrorLines::new(errors)),
             disconnected,
             dropped: Arc::default(),
             left_out: Arc::default(),
@@ -123,6 +123,11 @@ impl WsgiApp {
         if let Some((pool, _)) = self.serving.get() {
             pool.close();
         }
+    }
+
+    /// The calling thread has begun a line of `errors` that it leaves unfinished, or has finished it.
+    fn note_unfinished_line(&self, is_unfinished: bool) {
+        self.errors.note(is_unfinished);
     }
 
     /// Number of fields left out of environs because their name has an underscore.
@@ -188,7 +193,7 @@ impl WsgiApp {
             Bound::new(py, Input::whole(Vec::new()))?.into_any(),
         )?;
         set("wsgi.input_terminated", truth(true)?)?;
-        set("wsgi.errors", self.errors.bind(py).clone())?;
+        set("wsgi.errors", self.errors.stream.bind(py).clone())?;
         set("wsgi.multithread", truth(placement.threads > 1)?)?;
         set("wsgi.multiprocess", truth(placement.is_multiprocess)?)?;
         set("wsgi.run_once", truth(false)?)?;

@@ -32,9 +32,11 @@ class WsgiApplication:
     """
 
     def __init__(self, app: Callback, *, root_path: str = "") -> None:
+        errors = ErrorStream()
         self._core = _core.WsgiApp(
-            app, root_path=root_path, errors=ErrorStream(), disconnected=ClientDisconnected
+            app, root_path=root_path, errors=errors, disconnected=ClientDisconnected
         )
+        errors.note_unfinished = self._core.note_unfinished_line
         self._threads: list[threading.Thread] = []
 
     def core(self) -> _core.WsgiApp:
@@ -83,11 +85,14 @@ class ErrorStream(io.TextIOBase):
     """A text stream to standard error, which does not mix the lines of threads.
 
     Lines are written as they are: what an application writes has its own format and level. An
-    unfinished line belongs to the thread that writes it, and is written at its end or by `flush()`.
+    unfinished line belongs to the thread that writes it. It is written when it is complete, by
+    `flush()`, or when the call of the application ends.
     """
 
     def __init__(self) -> None:
         self._own = threading.local()
+        self.note_unfinished: Callable[[bool], object] = bool
+        """Told when the calling thread leaves a line unfinished, and when that ends."""
 
     def writable(self) -> bool:
         """Return True: the stream accepts text."""
@@ -101,8 +106,11 @@ class ErrorStream(io.TextIOBase):
         """
         if not isinstance(text, str):
             raise TypeError(f"wsgi.errors takes str, not {type(text).__name__}")
-        lines, end, rest = (getattr(self._own, "unfinished", "") + text).rpartition("\n")
+        before = getattr(self._own, "unfinished", "")
+        lines, end, rest = (before + text).rpartition("\n")
         self._own.unfinished = rest
+        if bool(rest) != bool(before):
+            self.note_unfinished(bool(rest))
         if end:
             _write_lines(lines)
         if len(rest) > UNFINISHED_MAX:
@@ -114,6 +122,7 @@ class ErrorStream(io.TextIOBase):
         unfinished = getattr(self._own, "unfinished", "")
         if unfinished:
             self._own.unfinished = ""
+            self.note_unfinished(False)
             _write_lines(unfinished)
 
 

@@ -29,6 +29,7 @@ pub(super) struct Inline {
     app: Py<PyAny>,
     environs: Environs,
     lender: Lender,
+    errors: Arc<log::ErrorLines>,
     streams: HashMap<ExchangeId, Stream>,
     pub(super) unclosed: Unclosed,
 }
@@ -65,8 +66,9 @@ impl Inline {
             app: own.app.clone_ref(py),
             environs: Environs::new(&constants, &own.root_path, own.dropped.clone())?,
             lender: Lender::new(Caller::Reactor(Arc::clone(exchanges)), &own.left_out),
+            errors: Arc::clone(&own.errors),
             streams: HashMap::new(),
-            unclosed: Unclosed::default(),
+            unclosed: Unclosed::new(Arc::clone(&own.errors)),
         })
     }
 
@@ -105,6 +107,9 @@ impl Inline {
             .and_then(|()| self.respond(py, runner, request, input, responder));
         if !self.unclosed.is_kept() {
             runner.call_ends(py);
+            if self.errors.has_unfinished() && !self.is_streaming(request.id) {
+                self.errors.call_ended(py);
+            }
         }
         outcome.unwrap_or_else(|error| {
             if ends_process(py, &error) {
@@ -333,6 +338,7 @@ impl Inline {
             }
             Ok(false) => {
                 stream.close(py);
+                self.errors.call_ended(py);
                 if stream.owed.is_some_and(|owed| owed > 0) {
                     log::wrong_length(py, &stream.title, true);
                 }
@@ -340,6 +346,7 @@ impl Inline {
             }
             Err(error) => {
                 stream.close(py);
+                self.errors.call_ended(py);
                 if ends_process(py, &error) {
                     runner.keep_fatal(py, error);
                 } else {
@@ -358,7 +365,10 @@ impl Inline {
     /// The client of a response has disconnected.
     pub(super) fn abort(&mut self, id: ExchangeId) {
         if let Some(mut stream) = self.streams.remove(&id) {
-            ffi::attached(|py| stream.close(py));
+            ffi::attached(|py| {
+                stream.close(py);
+                self.errors.call_ended(py);
+            });
         }
     }
 }

@@ -1,9 +1,56 @@
 //! Log messages about applications, on the logger `bolide.error`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use pyo3::prelude::*;
 use server::Head;
 
 use crate::run::log::{log, log_about, push_title};
+
+/// The stream `wsgi.errors`, and in how many threads an application has left a line of it unfinished.
+pub(crate) struct ErrorLines {
+    pub(super) stream: Py<PyAny>,
+    unfinished: AtomicUsize,
+}
+
+impl ErrorLines {
+    pub(super) fn new(stream: Py<PyAny>) -> ErrorLines {
+        ErrorLines {
+            stream,
+            unfinished: AtomicUsize::new(0),
+        }
+    }
+
+    /// A thread has begun a line that it leaves unfinished, or has finished it.
+    pub(super) fn note(&self, is_unfinished: bool) {
+        if is_unfinished {
+            self.unfinished.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.unfinished.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a thread may have left a line unfinished.
+    #[inline]
+    pub(super) fn has_unfinished(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed) != 0
+    }
+
+    /// A call of the application has ended: writes the line that this thread has left unfinished.
+    #[inline]
+    pub(super) fn call_ended(&self, py: Python<'_>) {
+        if self.has_unfinished() {
+            self.finish(py);
+        }
+    }
+
+    #[cold]
+    fn finish(&self, py: Python<'_>) {
+        if let Err(error) = self.stream.call_method0(py, "flush") {
+            error.write_unraisable(py, Some(self.stream.bind(py)));
+        }
+    }
+}
 
 /// The name of a request.
 pub(super) fn title(head: Head<'_>) -> String {

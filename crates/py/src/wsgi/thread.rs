@@ -31,6 +31,7 @@ pub(super) struct Thread {
     contexts: Contexts,
     memo: HeadMemo,
     disconnected: Py<PyAny>,
+    errors: Arc<log::ErrorLines>,
     /// Where slow requests are watched, and Python's number of this thread.
     slow: Option<(Arc<SlowRequests>, u64)>,
 }
@@ -58,6 +59,7 @@ impl Thread {
             contexts: Contexts::default(),
             memo: HeadMemo::default(),
             disconnected: app.disconnected.clone_ref(py),
+            errors: Arc::clone(&app.errors),
             slow,
         }))
     }
@@ -114,6 +116,7 @@ impl Thread {
             .enter(py)
             .and_then(|()| self.respond(py, &job, content, head));
         self.contexts.ended(py);
+        self.errors.call_ended(py);
         if let Err(error) = result {
             self.lane.post(job.id, Command::Fail);
             if !error.matches(py, &self.disconnected).unwrap_or(false) || !self.lane.is_gone() {

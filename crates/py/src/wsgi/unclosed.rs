@@ -18,14 +18,22 @@ use crate::run::log::push_title;
 use crate::run::runner::Runner;
 
 /// The iterable of the response that is being sent.
-#[derive(Default)]
 pub(super) struct Unclosed {
     blocks: Option<KeptBlocks>,
     /// Method and path as received, for the log.
     title: Vec<u8>,
+    errors: Arc<log::ErrorLines>,
 }
 
 impl Unclosed {
+    pub(super) fn new(errors: Arc<log::ErrorLines>) -> Unclosed {
+        Unclosed {
+            blocks: None,
+            title: Vec::new(),
+            errors,
+        }
+    }
+
     pub(super) fn keep(&mut self, head: Head<'_>, blocks: Blocks<'_>) {
         self.title.clear();
         push_title(&mut self.title, head);
@@ -64,6 +72,7 @@ impl Unclosed {
         }
         blocks.close(|| self.title());
         runner.call_ends(py);
+        self.errors.call_ended(py);
     }
 
     fn title(&self) -> String {
