@@ -192,48 +192,6 @@ def test_signals_without_a_meaning_end_nothing(start: Start, name: str) -> None:
     assert server.wait() == 0
 
 
-def test_signals_sent_by_mistake_end_nothing(start: Start) -> None:
-    server = start()
-    before = server.workers()
-    containers = {signal.SIGPWR, signal.SIGRTMIN + 3}
-    real_time = set(range(signal.SIGRTMIN, signal.SIGRTMAX + 1)) - containers
-    names = ("SIGSTKFLT", "SIGXCPU", "SIGVTALRM", "SIGPROF", "SIGIO")
-    for number in sorted({*real_time, *(signal.Signals[name] for name in names)}):
-        os.kill(server.pid, number)
-    for name in (*names, "SIGRTMIN", r"SIGRTMIN\+4", "SIGRTMAX"):
-        server.wait_line(f"{name} is ignored: TERM or INT stops the server")
-    for number in sorted({*real_time, *containers, *(signal.Signals[name] for name in names)}):
-        os.kill(before[0], number)
-    with server.connect() as client:
-        assert client.get("/").status == 200
-    assert server.workers() == before
-
-
-def test_what_an_application_handles_is_left_to_it(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(
-        "import signal, sys, bolide\n"
-        "signal.signal(signal.SIGPROF, lambda *_: sys.stderr.write('profiled\\n'))\n"
-        "app = bolide.App()\n"
-    )
-    server = start("app:app", "--preload", cwd=tmp_path)
-    server.signal(signal.SIGPROF)
-    server.wait_line("^profiled$")
-    [worker] = server.workers()
-    os.kill(worker, signal.SIGPROF)
-    server.wait_line("^profiled$")
-
-
-@pytest.mark.parametrize("number", [signal.SIGPWR, signal.SIGRTMIN + 3])
-def test_what_stops_a_container_drains(start: Start, number: int) -> None:
-    server = start()
-    with server.connect() as client:
-        client.send(f"GET /slow/{HOLD_MS} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
-        server.wait_line("in flight")
-        os.kill(server.pid, number)
-        assert client.read().content == b"done"
-    assert server.wait() == 0
-
-
 EXITING = """
 import asyncio, sys
 import bolide

@@ -92,7 +92,7 @@ class ErrorStream(io.TextIOBase):
     def __init__(self) -> None:
         self._own = threading.local()
         self.note_unfinished: Callable[[bool], object] = bool
-        """Told when the calling thread leaves a line unfinished, and when that ends."""
+        """Called when the calling thread leaves a line unfinished, and when that ends."""
 
     def writable(self) -> bool:
         """Return True: the stream accepts text."""

@@ -106,7 +106,7 @@ impl LogRecord {
         }
     }
 
-    /// Keeps the request line of a head that is malformed, as far as it can be told apart: a target that is too long is cut off.
+    /// Keeps the request line of a head that is malformed, as far as it can be read: a target that is too long is cut off.
     #[cold]
     pub(crate) fn copy_request_line(&mut self, received: &[u8]) {
         let received = received.strip_prefix(b"\r\n").unwrap_or(received);

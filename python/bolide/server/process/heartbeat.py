@@ -226,10 +226,10 @@ def log_late(workers: Collection[Worker]) -> None:
     logger.warning("the graceful time is over; killing %d worker(s)", len(workers))
     asked = [(each, each.heart) for each in workers if each.heart is not None]
     # Before it counts, a worker has no handler for the signal.
-    answering = [(each, heart, heart.ask(each.child)) for each, heart in asked if heart.counts]
-    if answering:
+    counting = [(each, heart, heart.ask(each.child)) for each, heart in asked if heart.counts]
+    if counting:
         sleep(LATE_STACKS_S)
-    for each, heart, start in answering:
+    for each, heart, start in counting:
         if stacks := heart.stacks(start):
             logger.warning("%s has not ended; its threads:\n%s", each.name, stacks)
 
