@@ -361,7 +361,7 @@ impl Arrival {
         self.result(py)
     }
 
-    /// While the owner runs, who cancels what is shared is unknown. A task that is told that this was not possible remembers its cancellation
+    /// While the owner runs, who cancels what is shared is unknown. A task for which this returns false remembers its cancellation
     /// itself, and the end of the step resumes all that wait.
     #[pyo3(signature = (msg=None))]
     fn cancel(slf: &Bound<'_, Arrival>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
