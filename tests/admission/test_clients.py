@@ -85,6 +85,16 @@ def test_the_client_is_the_one_that_a_trusted_proxy_names(start: Start) -> None:
         assert client.get("/").status == 200
 
 
+def test_clients_of_a_proxy_that_cannot_be_read_are_one(start: Start) -> None:
+    options = ("--client-connections-max", "1", "--forwarded-fields", "forwarded,for")
+    server = start("basic.py", *RATE, *options)
+    spoiled = ('Forwarded: for="open, for=192.0.2.1', 'Forwarded: for=;"', "X-Forwarded-For: a b")
+    with server.connect() as proxy:
+        assert [proxy.get("/", each).status for each in (*spoiled, spoiled[0])] == [200] * 3 + [429]
+        assert statuses(proxy, 1, "Forwarded: for=192.0.2.1") == [200]
+        assert statuses(proxy, 9) == [200] * 9  # the proxy itself is not limited
+
+
 def test_an_untrusted_field_makes_no_other_client(start: Start) -> None:
     server = start("basic.py", *RATE, *OPEN)
     with server.connect() as client:

@@ -112,6 +112,8 @@ pub struct Claims<'a> {
     pub port: Option<u16>,
     /// The start of the path that proxies have removed, without a slash at its end; never empty.
     pub prefix: Option<&'a [u8]>,
+    /// They say something that cannot be read, or contradict each other: then nothing else is set.
+    pub is_unreadable: bool,
 }
 
 /// What one kind of fields says.
@@ -136,10 +138,13 @@ pub fn claims<'a>(
     match (of_x_forwarded(section, read, &trusts), forwarded) {
         (said, Said::Nothing) | (Said::Nothing, said) => match said {
             Said::Claims(claims) => claims,
-            Said::Nothing | Said::Garbage => Claims::default(),
+            Said::Nothing => Claims::default(),
+            Said::Garbage => Claims::unreadable(),
         },
-        (Said::Claims(claims), Said::Claims(others)) => claims.with(others).unwrap_or_default(),
-        _ => Claims::default(),
+        (Said::Claims(claims), Said::Claims(others)) => {
+            claims.with(others).unwrap_or_else(Claims::unreadable)
+        }
+        _ => Claims::unreadable(),
     }
 }
 
@@ -236,11 +241,19 @@ impl<'a> Element<'a> {
             host: self.host.filter(|host| is_host(host)),
             port: None,
             prefix: None,
+            is_unreadable: false,
         }
     }
 }
 
 impl<'a> Claims<'a> {
+    fn unreadable() -> Claims<'a> {
+        Claims {
+            is_unreadable: true,
+            ..Claims::default()
+        }
+    }
+
     /// What both say together; None if they contradict each other.
     fn with(self, others: Claims<'a>) -> Option<Claims<'a>> {
         let is_same_host =
@@ -254,6 +267,7 @@ impl<'a> Claims<'a> {
             host: either(self.host, others.host, is_same_host)?,
             port: self.port,
             prefix: self.prefix,
+            is_unreadable: false,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Which bounds a request has, and whether it begins now ([`crate::context::admission`]).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use net::Peer;
 use wire::{BodyLength, RequestHead};
@@ -18,13 +18,25 @@ pub(crate) struct ClientIsFull;
 
 impl Link {
     /// The client whose requests are counted together: the one that trusted proxies name, or the peer. None for a trusted proxy itself, and
-    /// for a client without an address.
+    /// for a client without an address. All of a proxy's clients that cannot be read are one, with the address of the proxy: otherwise a client
+    /// that spoils the field would have no limit.
     fn limited_client(&self, proxies: &Proxies, head: &RequestHead<'_>) -> Option<IpAddr> {
+        if self.is_unreadable(proxies, head) {
+            return Some(self.unread_client());
+        }
         let client = self.client_of(proxies, Some(head));
         let is_named = head.notes.is_forwarded() && client != self.circumstances.client;
         match client {
             Peer::Internet(address) if is_named || !proxies.trusts(&client) => Some(address.ip()),
             _ => None,
+        }
+    }
+
+    /// The address of all clients of this peer that cannot be read.
+    fn unread_client(&self) -> IpAddr {
+        match self.circumstances.client {
+            Peer::Internet(proxy) => proxy.ip(),
+            _ => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         }
     }
 }
@@ -79,13 +91,12 @@ impl<A: App> Turn<'_, A> {
             return Ok(None);
         }
         let client = self.link.client_of(&context.proxies, Some(head));
-        let Peer::Internet(address) = client else {
-            return Ok(None);
+        let address = match client {
+            _ if self.link.is_unreadable(&context.proxies, head) => self.link.unread_client(),
+            Peer::Internet(address) if client != self.link.circumstances.client => address.ip(),
+            _ => return Ok(None),
         };
-        if client == self.link.circumstances.client {
-            return Ok(None);
-        }
-        let place = context.admission.clients.place(address.ip());
+        let place = context.admission.clients.place(address);
         if place.is_none() {
             context.refuse_client(&client);
             return Err(ClientIsFull);

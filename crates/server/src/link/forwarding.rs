@@ -68,6 +68,14 @@ impl Link {
         forwarded.map_or(self.circumstances.client, |forwarded| forwarded.client)
     }
 
+    /// Whether a trusted proxy says something of a request that cannot be read, so that its client is not known.
+    pub(super) fn is_unreadable(&self, proxies: &Proxies, head: &RequestHead<'_>) -> bool {
+        head.notes.is_forwarded()
+            && self
+                .claims(proxies, head)
+                .is_some_and(|claims| claims.is_unreadable)
+    }
+
     fn read_forwarded(&self, proxies: &Proxies, head: &RequestHead<'_>) -> Option<Forwarded> {
         let claims = self.claims(proxies, head)?;
         let server = match claims.host.is_some() || claims.port.is_some() {
