@@ -368,7 +368,7 @@ class WsgiApp:
     def close(self) -> None:
         """End the threads, each after it has responded to its request."""
 
-    def note_unfinished_line(self, is_unfinished: bool, /) -> None:
+    def note_unfinished_line(self, is_unfinished: bool) -> None:
         """Note that this thread has left a line of `errors` unfinished, or has finished it.
 
         At the end of a call of the application, its thread flushes `errors` in the first case.
