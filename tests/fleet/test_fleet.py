@@ -136,7 +136,7 @@ def test_without_the_scheduler_there_is_no_result_and_the_load_ends(
     [generator] = children(agent.pid)
     scheduling.process.kill()
     code, page, written = run.ended()
-    assert (code, page) == (3, "")
+    assert (code, page) == (3, ""), written
     last = written.splitlines()[-1]
     assert last.startswith("bolide: error: ")
     assert scheduler in last or "agent a: the agent has ended" in last
