@@ -8,6 +8,7 @@ anything that somebody sent. Who may send messages is not known here, but in `se
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import importlib
 import logging
 import socket
@@ -74,6 +75,17 @@ def prepare_process() -> None:
 
 def _load_nothing(*arguments: Any, **named: Any) -> None:
     """Take the place of what loads pickled objects; an error would end the connection."""
+
+
+GONE = (
+    OSError,
+    RuntimeError,
+    TimeoutError,
+    ValueError,
+    asyncio.CancelledError,  # Dask ends its own coroutines when it has lost the scheduler
+    concurrent.futures.CancelledError,
+)
+"""What a call raises whose scheduler is gone."""
 
 
 class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
@@ -165,7 +177,7 @@ class DaskLink:
     def _sync(self, function: Any, *arguments: Any) -> Any:
         try:
             return self._client.sync(function, *arguments)
-        except (OSError, RuntimeError, TimeoutError, ValueError) as error:
+        except GONE as error:
             raise Error(f"the scheduler at {self._scheduler} is gone: {_cause(error)}") from None
 
     async def _identity(self) -> Any:
