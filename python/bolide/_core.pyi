@@ -369,10 +369,7 @@ class WsgiApp:
         """End the threads, each after it has responded to its request."""
 
     def note_unfinished_line(self, is_unfinished: bool) -> None:
-        """Note that this thread has left a line of `errors` unfinished, or has finished it.
-
-        At the end of a call of the application, its thread flushes `errors` in the first case.
-        """
+        """Note whether this thread has left a line of `errors` unfinished, to be flushed later."""
 
     @property
     def dropped_fields(self) -> int:

@@ -107,46 +107,6 @@ fn the_servers_limit_of_streams_is_respected() {
     assert_eq!(report.streams_allowed, Some(3));
 }
 
-/// RFC 9113 section 5.1.2. Only the first request is sent before that is known.
-#[test]
-fn no_request_is_sent_while_the_server_allows_no_stream() {
-    static SEEN: AtomicUsize = AtomicUsize::new(0);
-    let address = peers(&[(settings::MAX_CONCURRENT_STREAMS, 0)], |peer| {
-        while let Some((stream, _)) = peer.request() {
-            SEEN.fetch_add(1, Ordering::Relaxed);
-            peer.respond(stream, b"hi");
-        }
-    });
-    let mut asked = h2_plan(address, 4, 2);
-    asked.timeout = Duration::from_millis(50);
-    let report = run(&asked).expect("a run");
-    assert_eq!((report.ok, report.failed, report.requests_sent), (1, 3, 1));
-    let timeouts = report.errors.iter().find(|it| it.1 > 0);
-    assert_eq!(timeouts.map(|it| (it.0.name(), it.1)), Some(("timeout", 3)));
-    assert_eq!(
-        (SEEN.load(Ordering::Relaxed), report.streams_allowed),
-        (1, Some(0))
-    );
-}
-
-#[test]
-fn requests_go_on_when_the_server_allows_streams_again() {
-    let address = peers(&[(settings::MAX_CONCURRENT_STREAMS, 4)], |peer| {
-        let mut served = 0;
-        while let Some((stream, _)) = peer.request() {
-            served += 1;
-            if served == 10 {
-                for limit in [0, 2] {
-                    let values = [(settings::MAX_CONCURRENT_STREAMS, limit)];
-                    peer.send(|out| push_settings(out, &values));
-                }
-            }
-            peer.respond(stream, b"hi");
-        }
-    });
-    assert_eq!(outcome(&h2_plan(address, 100, 4)), (100, none()));
-}
-
 #[test]
 fn a_repeated_request_is_a_few_octets() {
     let (sender, receiver) = mpsc::channel();

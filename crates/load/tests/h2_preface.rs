@@ -1,14 +1,16 @@
-//! HTTP/2: with what a server begins.
+//! HTTP/2: with what a server begins, and how many streams it allows.
 
 mod fixture;
 
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use fixture::h2::{Peer, h2_plan};
 use fixture::{outcome, server_of_many};
 use load::generator::{Address, run};
-use wire::h2::frame::push_ping;
+use wire::h2::frame::{push_ping, push_settings};
 use wire::h2::settings;
 
 fn respond(peer: &mut Peer<TcpStream>) {
@@ -70,4 +72,58 @@ fn no_pushes_are_announced() {
             expected
         );
     }
+}
+
+/// Serves every connection with `behave`, after the preface and these settings.
+fn peers(
+    values: &'static [(u16, u32)],
+    behave: impl Fn(&mut Peer<TcpStream>) + Send + Sync + 'static,
+) -> Address {
+    server_of_many(move |stream| {
+        if let Some(mut peer) = Peer::new(stream, values) {
+            behave(&mut peer);
+            // Closing a socket that holds unread bytes would reset the connection.
+            peer.last();
+        }
+    })
+}
+
+/// RFC 9113 section 5.1.2. Only the first request is sent before that is known.
+#[test]
+fn no_request_is_sent_while_the_server_allows_no_stream() {
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    let address = peers(&[(settings::MAX_CONCURRENT_STREAMS, 0)], |peer| {
+        while let Some((stream, _)) = peer.request() {
+            SEEN.fetch_add(1, Ordering::Relaxed);
+            peer.respond(stream, b"hi");
+        }
+    });
+    let mut asked = h2_plan(address, 4, 2);
+    asked.timeout = Duration::from_millis(50);
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.failed, report.requests_sent), (1, 3, 1));
+    let timeouts = report.errors.iter().find(|it| it.1 > 0);
+    assert_eq!(timeouts.map(|it| (it.0.name(), it.1)), Some(("timeout", 3)));
+    assert_eq!(
+        (SEEN.load(Ordering::Relaxed), report.streams_allowed),
+        (1, Some(0))
+    );
+}
+
+#[test]
+fn requests_go_on_when_the_server_allows_streams_again() {
+    let address = peers(&[(settings::MAX_CONCURRENT_STREAMS, 4)], |peer| {
+        let mut served = 0;
+        while let Some((stream, _)) = peer.request() {
+            served += 1;
+            if served == 10 {
+                for limit in [0, 2] {
+                    let values = [(settings::MAX_CONCURRENT_STREAMS, limit)];
+                    peer.send(|out| push_settings(out, &values));
+                }
+            }
+            peer.respond(stream, b"hi");
+        }
+    });
+    assert_eq!(outcome(&h2_plan(address, 100, 4)), (100, Vec::new()));
 }

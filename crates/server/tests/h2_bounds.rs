@@ -315,7 +315,7 @@ fn a_drain_does_not_wait_for_the_end_of_a_header_block() {
     let mut waits = 0;
     while it.client.goaways.len() < 2 {
         assert!(waits < 100, "{:?}", it.client.goaways);
-        // The client cannot answer the PING within its block.
+        // The client cannot acknowledge the PING within its block.
         it.advance(TICK_MS);
         waits += 1;
     }
