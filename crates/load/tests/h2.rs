@@ -7,25 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fixture::h2::{Peer, Seen, h2_plan};
-use fixture::{outcome, server, server_of_many};
+use fixture::h2::{Peer, Seen, h2_plan, peers};
+use fixture::{outcome, server};
 use load::generator::{Address, ErrorClass, Expectation, Limit, Plan, Request, Shape, run};
 use wire::h2::frame::{push_data, push_goaway, push_headers, push_ping, push_reset, push_settings};
 use wire::h2::{ErrorCode, FRAME_BYTES_MAX, settings};
-
-/// Serves every connection with `behave`, after the preface and these settings.
-fn peers(
-    values: &'static [(u16, u32)],
-    behave: impl Fn(&mut Peer<TcpStream>) + Send + Sync + 'static,
-) -> Address {
-    server_of_many(move |stream| {
-        if let Some(mut peer) = Peer::new(stream, values) {
-            behave(&mut peer);
-            // Closing a socket that holds unread bytes would reset the connection.
-            peer.last();
-        }
-    })
-}
 
 fn respond(peer: &mut Peer<TcpStream>) {
     while let Some((stream, _)) = peer.request() {

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fixture::h2::{Peer, h2_plan};
+use fixture::h2::{Peer, h2_plan, peers};
 use fixture::{outcome, server_of_many};
 use load::generator::{Address, run};
 use wire::h2::frame::{push_ping, push_settings};
@@ -72,20 +72,6 @@ fn no_pushes_are_announced() {
             expected
         );
     }
-}
-
-/// Serves every connection with `behave`, after the preface and these settings.
-fn peers(
-    values: &'static [(u16, u32)],
-    behave: impl Fn(&mut Peer<TcpStream>) + Send + Sync + 'static,
-) -> Address {
-    server_of_many(move |stream| {
-        if let Some(mut peer) = Peer::new(stream, values) {
-            behave(&mut peer);
-            // Closing a socket that holds unread bytes would reset the connection.
-            peer.last();
-        }
-    })
 }
 
 /// RFC 9113 section 5.1.2. Only the first request is sent before that is known.

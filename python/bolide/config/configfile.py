@@ -52,29 +52,31 @@ def _document(path: Path) -> Mapping[str, Any]:
 
     if path.suffix == ".py":  # gunicorn.conf.py, of which simple ones are TOML too
         raise ConfigError(f"cannot read the configuration file {path}: {PYTHON}")
+    text = ""
     try:
         if stat.S_ISFIFO(path.stat().st_mode):  # opening it would wait for a writer
             raise ConfigError(f"cannot read the configuration file {path}: it is a FIFO")
-        return tomllib.loads(bounded.read(path, bounded.CONFIG_BYTES_MAX).decode())
+        text = bounded.read(path, bounded.CONFIG_BYTES_MAX).decode()
+        return tomllib.loads(text)
     except OSError as error:
         is_dangling = isinstance(error, FileNotFoundError) and path.is_symlink()
         why = f"it is a link to {path.readlink()}, which is missing" if is_dangling else ""
         reason = why or error.strerror
         raise ConfigError(f"cannot read the configuration file {path}: {reason}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}{_key_of(error, path)}") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}{_key_of(error, text)}") from None
     except ValueError:  # of int(): it limits the digits
         raise ConfigError(f"{path} has a number with too many digits; shorten it") from None
     except RecursionError:
         raise ConfigError(f"{path} is nested too deeply; write options at the top level") from None
 
 
-def _key_of(error: ValueError, path: Path) -> str:
+def _key_of(error: ValueError, text: str) -> str:
     """Name the key that an error is about, if it is written twice; otherwise return ""."""
     place = re.search(r"Cannot overwrite a value \(at (?:line (\d+)|end)", str(error))
     if place is None:
         return ""
-    lines = path.read_text("utf-8", "replace").split("\n")
+    lines = text.split("\n")
     key = lines[int(place[1] or len(lines)) - 1].partition("=")[0].strip()
     return f": {key[:KEY_MAX]} is there twice" if key.isprintable() else ""
 
