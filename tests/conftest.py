@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -44,6 +45,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     marks = OF_A_FILE.findall(collection_path.read_text())
     return True if {*marks} & {*re.findall(r"not (\w+)", expression)} else None
+
+
+@pytest.fixture(autouse=True)
+def unchanged_log_level() -> Iterator[None]:
+    """Set the level of the log back, which a server in this process sets."""
+    logger = logging.getLogger("bolide")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_combined_lines(start: Start, tmp_path: Path) -> None:
         'GET /stream/2 HTTP/1.1" 200 2000 "-" "-"',
         'GET /wait/1 HTTP/1.1" 200 8 "-" "-"',
         'HEAD / HTTP/1.0" 200 0 "-" "-"',
-        f'-" 400 {len(refusal.content)} "-" "-"',
+        f'GET /\\x1b[2J HTTP/1.1" 400 {len(refusal.content)} "-" "-"',
     ]
 
 
