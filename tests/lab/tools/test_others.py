@@ -100,6 +100,16 @@ def test_h2load_may_count_parts_of_responses(data_bytes: int, streams: int, is_r
     assert ("wrong_body" not in read("h2load", text, load).errors) is is_right
 
 
+@pytest.mark.parametrize(
+    ("data_bytes", "is_right"), [(1_180_000, False), (1_560_000, True), (2_000_000, False)]
+)
+def test_h2load_counts_the_data_of_its_warm_up(data_bytes: int, is_right: bool) -> None:
+    text = sample("h2load.txt").replace("190157 2xx", "100000 2xx")
+    text = re.sub(r"\((\d+)\) data", f"({data_bytes}) data", text)
+    load = replace(LOAD, http_version="2", duration_s=1.0, warm_up_s=0.2)
+    assert ("wrong_body" not in read("h2load", text, load).errors) is is_right
+
+
 def test_h2load_redirects_are_no_success() -> None:
     text = sample("h2load.txt").replace("190157 2xx, 0 3xx", "157 2xx, 190000 3xx")
     found = read("h2load", text)

@@ -174,6 +174,12 @@ def test_how_busy_a_server_was_is_known_by_bytes() -> None:
     unknown = msgspec.structs.replace(use, cpu_share=0.1)
     for other in (replace(reading, run_bytes=None), replace(reading, run_bytes=0)):
         assert trial._server(unknown, other, load, 1) == unknown
+    # A processor that is slower in the warm-up makes the estimate more than there is.
+    slower_before = ServerUse(cpu_s=0.9, cpu_share=0.1)
+    assert trial._server(slower_before, reading, load, 1).cpu_share == 1.0
+    # Samples show what other processors did.
+    elsewhere = ServerUse(cpu_s=0.9, cpu_share=1.1)
+    assert trial._server(elsewhere, reading, load, 1).cpu_share == 1.1
 
 
 @pytest.mark.parametrize(("cpu_s", "cpus", "share"), [(0.3, 1, 0.9), (0.4, 1, 1.0), (0.4, 2, 1.2)])

@@ -13,6 +13,9 @@ INTERRUPTED = 3
 """How often all outstanding responses may be counted in part only: its data includes some from
 before and after the time of which it reports responses."""
 
+WARM_UP_RATE = 2.0
+"""How much faster than afterwards a server may be in the warm-up, whose data is counted too."""
+
 
 class H2load(Tool):
     """h2load of nghttp2."""
@@ -70,7 +73,9 @@ class H2load(Tool):
         )
         at_once = load.connections * load.streams * load.pipeline_depth
         cut = INTERRUPTED * at_once / max(responses, 1)
-        if traffic and responses and (wrong := wrong_size(load, int(traffic[2]) / responses, cut)):
+        warm_up = WARM_UP_RATE * load.warm_up_s / seconds if load.requests_total is None else 0.0
+        size = int(traffic[2]) / responses if traffic and responses else None
+        if wrong := wrong_size(load, size, cut, warm_up):
             bad, errors["wrong_body"] = responses, responses
             remarks.append(wrong)
         times = re.search(r"^time for request: +(\S+) +(\S+) +(\S+)", stdout, re.MULTILINE)

@@ -211,14 +211,18 @@ def wrong_bytes(
     )
 
 
-def wrong_size(load: Load, size: float | None, interrupted: float = 0.0) -> str | None:
+def wrong_size(
+    load: Load, size: float | None, interrupted: float = 0.0, surplus: float = 0.0
+) -> str | None:
     """Report an unexpected average size of the contents; None if it is as expected.
 
-    `interrupted` is the number of responses, per whole one, of which only a part may be counted.
+    `interrupted` is the number of responses, per whole one, of which only a part may be counted,
+    `surplus` that of responses that are counted in octets only.
     """
     if load.expected_content is None or size is None:
         return None
     expected = len(load.expected_content)
-    if abs(size - expected) < 1 + interrupted * expected:  # some tools round down
+    least = expected * (1 - interrupted) - 1  # some tools round down
+    if least < size < expected * (1 + interrupted + surplus) + 1:
         return None
     return f"contents had {size:,.0f} bytes on average instead of {expected:,}"
