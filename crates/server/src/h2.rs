@@ -174,6 +174,8 @@ pub(crate) struct H2 {
     ahead_of: Option<u32>,
     /// What contents that are held until they are complete may have together, beyond the windows of their streams ([`shares`]).
     collected_bytes_max: u64,
+    /// Whether the window of one of them may be withheld.
+    has_withheld: bool,
     /// As `ahead_of`, for a stream that carries a WebSocket.
     websocket_ahead: Option<u32>,
     /// At least what waits to be sent to WebSockets, besides messages that were not published: [`publishing`].
@@ -239,6 +241,7 @@ impl H2 {
             reset_by_client: VecDeque::new(),
             ahead_of: None,
             collected_bytes_max: 0,
+            has_withheld: false,
             websocket_ahead: None,
             queued_bytes_max: 0,
             idle_since_ms: now_ms,

@@ -41,8 +41,8 @@ settings! {
 /// a busy client's requests, and too short to delay a shutdown noticeably. A server for development waits for less.
 pub(crate) const DRAINING_IDLE_MS: u64 = 500;
 
-/// How long a draining server waits for the close frame of a WebSocket's client, at most: a round trip on a bad mobile link. Nothing is lost with
-/// it, since the application was notified when ours was sent; a single silent client must not delay a shutdown for longer.
+/// How long a draining server waits for the close frame of a WebSocket's client, at most: a round trip on a bad mobile link. The
+/// application was notified when the close began; a single silent client must not delay a shutdown for longer.
 pub(crate) const DRAINING_CLOSE_MS: u64 = 2000;
 
 /// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers most uploads: many clients read

@@ -495,6 +495,7 @@ impl WebSocket {
     #[inline]
     pub(crate) fn send_shared<A>(&mut self, turn: &mut Turn<'_, A>) -> Result<bool, Broken> {
         if turn.context.responder.out.is_empty()
+            && !self.may_send_pong()
             && let Some(unsent) = self.outgoing.long_shared()
         {
             let sent_bytes = turn.link.send_from(turn.context, unsent)?;
@@ -507,19 +508,35 @@ impl WebSocket {
     /// Moves what waits to the send buffer, as much as should be sent at once.
     pub(crate) fn emit(&mut self, context: &mut Context) {
         let bytes_max = context.limits.send_buffer_bytes_max as usize;
+        // Before a long frame, of which each waits for the client, and otherwise after whole frames; not after all that wait: there may be more
+        // of them for ever.
+        if self.outgoing.long_shared().is_some() {
+            self.push_pong(context);
+        }
         let out = &mut context.responder.out;
         if !self.outgoing.is_empty()
             && let Err(lack) = self.outgoing.move_to(out, bytes_max)
         {
             return self.lack(context, lack);
         }
-        // After whole frames, and not after all that wait: there may be more of them for ever.
-        if self.state == State::Open && self.has_ping && !self.outgoing.is_in_part() {
-            let content = self.forget_ping();
-            match reserve(out, CONTROL_FRAME_BYTES_MAX) {
-                Ok(()) => Sender::new(Role::Server).push_pong(out, &content, [0; 4]),
-                Err(lack) => self.lack(context, lack),
-            }
+        self.push_pong(context);
+    }
+
+    /// Whether a pong is owed, and may be the next frame.
+    #[inline]
+    fn may_send_pong(&self) -> bool {
+        self.has_ping && self.state == State::Open && !self.outgoing.is_in_part()
+    }
+
+    fn push_pong(&mut self, context: &mut Context) {
+        if !self.may_send_pong() {
+            return;
+        }
+        let content = self.forget_ping();
+        let out = &mut context.responder.out;
+        match reserve(out, CONTROL_FRAME_BYTES_MAX) {
+            Ok(()) => Sender::new(Role::Server).push_pong(out, &content, [0; 4]),
+            Err(lack) => self.lack(context, lack),
         }
     }
 

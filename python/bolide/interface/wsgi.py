@@ -37,6 +37,7 @@ class WsgiApplication:
             app, root_path=root_path, errors=errors, disconnected=ClientDisconnected
         )
         errors.note_unfinished = self._core.note_unfinished_line
+        self._errors = errors
         self._threads: list[threading.Thread] = []
 
     def core(self) -> _core.WsgiApp:
@@ -71,6 +72,8 @@ class WsgiApplication:
         end = time.monotonic() + LAST_WORDS_S
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
+        # The core holds the stream, and would hold itself by it.
+        self._errors.note_unfinished = bool
 
     def _start(self, target: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)

@@ -23,11 +23,13 @@ impl ErrorLines {
 
     /// A thread has begun a line that it leaves unfinished, or has finished it.
     pub(super) fn note(&self, is_unfinished: bool) {
-        if is_unfinished {
-            self.unfinished.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.unfinished.fetch_sub(1, Ordering::Relaxed);
-        }
+        let change = |count: usize| match is_unfinished {
+            true => count.checked_add(1),
+            // A finalizer that writes within a write may note its end only.
+            false => count.checked_sub(1),
+        };
+        let order = Ordering::Relaxed;
+        let _ = self.unfinished.fetch_update(order, order, change);
     }
 
     /// Whether a thread may have left a line unfinished.

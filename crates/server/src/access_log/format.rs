@@ -237,7 +237,7 @@ impl Reading {
         let value = match known {
             Some((_, value)) => *value,
             None => match name.strip_prefix(RESPONSE) {
-                Some(long) if is_token(long) => {
+                Some(long) if is_token(long.as_bytes()) => {
                     Value::ResponseField(place_in(&mut self.response_names, long)?)
                 }
                 _ => Value::Field(self.place(name)?),
@@ -256,7 +256,7 @@ impl Reading {
         let field_name = match short {
             Some((_, long)) => long,
             None => match name.strip_prefix(REQUEST) {
-                Some(long) if is_token(long) => long,
+                Some(long) if is_token(long.as_bytes()) => long,
                 _ => return Err(FormatError::Unknown(name.to_string())),
             },
         };
@@ -302,10 +302,10 @@ fn place_in(names: &mut Vec<String>, name: &str) -> Result<usize, FormatError> {
     Ok(names.len() - 1)
 }
 
-/// Whether a text is a field name (RFC 9110 section 5.6.2).
-fn is_token(text: &str) -> bool {
-    let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(is_tchar)
+/// Whether a text is a token, as field names and methods are (RFC 9110 section 5.6.2).
+pub(super) fn is_token(text: &[u8]) -> bool {
+    let is_tchar = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    !text.is_empty() && text.iter().all(is_tchar)
 }
 
 #[cfg(test)]

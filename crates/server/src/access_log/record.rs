@@ -5,7 +5,7 @@ use std::sync::Arc;
 use net::{Peer, TlsDetails};
 use wire::Version;
 
-use super::format::{LogFormat, NAMES_MAX};
+use super::format::{LogFormat, NAMES_MAX, is_token};
 use super::start::{Start, Wanted};
 use crate::app::head::Head;
 
@@ -121,7 +121,7 @@ impl LogRecord {
         let method = method.unwrap_or_default();
         let version = parts.next().unwrap_or_default();
         let is_line = version.starts_with(b"HTTP/") || (is_cut && version.is_empty());
-        if !method.iter().all(u8::is_ascii_alphanumeric) || target.is_empty() || !is_line {
+        if !is_token(method) || target.is_empty() || !is_line {
             return;
         }
         self.version = [Version::Http10, Version::Http11]

@@ -92,10 +92,9 @@ impl Incoming {
     }
 
     /// How much may follow.
-    pub(super) fn rest_bytes(&self, context: &Context) -> u64 {
-        let limit = context.limits.body_bytes_max;
-        let most = limit.saturating_sub(self.inbound.total_bytes());
-        self.decoder.remaining().unwrap_or(most)
+    pub(super) fn rest_bytes(&self) -> u64 {
+        let most = || self.inbound.allowed_bytes();
+        self.decoder.remaining().unwrap_or_else(most)
     }
 
     pub(super) fn held_bytes(&self) -> usize {

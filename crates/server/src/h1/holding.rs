@@ -19,7 +19,7 @@ impl Incoming {
     fn may_be_read(&self, context: &Context) -> bool {
         self.takes_more(context)
             && (!context.budget.is_pressed()
-                || self.inbound.is_admitted(self.rest_bytes(context), context))
+                || self.inbound.is_admitted(self.rest_bytes(), context))
     }
 }
 

@@ -51,9 +51,11 @@ impl Stream {
         if !context.budget.is_pressed() {
             return true;
         }
-        let arrived = self.inbound.as_ref().map_or(0, |it| it.total_bytes());
-        let most = context.limits.body_bytes_max.saturating_sub(arrived);
-        context.budget.admits(self.owed_bytes.unwrap_or(most))
+        let most = || match &self.inbound {
+            Some(inbound) => inbound.allowed_bytes(),
+            None => context.limits.body_bytes_max,
+        };
+        context.budget.admits(self.owed_bytes.unwrap_or_else(most))
     }
 }
 

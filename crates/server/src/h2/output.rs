@@ -62,6 +62,8 @@ impl H2 {
 
     fn settle_streams<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         let mut budget = TURN_BYTES;
+        // There is more room also if a content has ended, or one with a greater limit has begun.
+        self.give_withheld_windows(turn);
         // First, so that what they write has its turn among the streams.
         let mut started = self.start_ready(turn);
         loop {

@@ -90,9 +90,13 @@ impl H2 {
         };
         if may_send {
             stream.receive_window.stop_withholding();
+            if let Some(inbound) = &mut stream.inbound {
+                inbound.withhold(false, turn.context);
+            }
             self.give_stream_window(index, bytes, turn.context);
             return;
         }
+        self.has_withheld = true;
         stream.receive_window.withhold(bytes);
         let is_closed = !stream.receive_window.is_open();
         if let Some(inbound) = &mut stream.inbound {
@@ -102,11 +106,20 @@ impl H2 {
 
     /// Content that was held is gone, or more may be held: those that wait may send, the shortest rest first.
     pub(crate) fn give_withheld_windows<A: App>(&mut self, turn: &Turn<'_, A>) {
-        while let Some(index) = self.next_withheld()
-            && self.may_send(index, 0, turn.context)
-            && let Some(stream) = self.streams.get_mut(index)
-            && let Some(increment) = stream.receive_window.give()
-        {
+        while self.has_withheld {
+            let Some(index) = self.next_withheld() else {
+                self.has_withheld = false;
+                return;
+            };
+            if !self.may_send(index, 0, turn.context) {
+                return;
+            }
+            let Some(stream) = self.streams.get_mut(index) else {
+                return;
+            };
+            let Some(increment) = stream.receive_window.give() else {
+                return;
+            };
             frame::push_window_update(&mut self.frames, stream.id, increment);
             if let Some(inbound) = &mut stream.inbound {
                 inbound.withhold(false, turn.context);
@@ -128,20 +141,28 @@ impl H2 {
         let Some(stream) = self.streams.get(index) else {
             return true;
         };
-        let Some(own) = Claim::of(stream) else {
+        if Claim::of(stream).is_none() {
             return true;
-        };
+        }
         if !stream.is_admitted(context) {
             return false;
         }
         let bytes = u64::from(bytes) + stream.receive_window.withheld();
-        let longest = own.given.saturating_add(own.rest);
-        let longest = longest.max(context.limits.body_bytes_max);
+        let (mut count, mut given, mut longest) = (0, 0, context.limits.body_bytes_max);
+        for claim in self.streams.iter().filter_map(Claim::of) {
+            count += 1;
+            given += claim.given;
+            // The limit of a route may be greater than the server's.
+            longest = longest.max(claim.given.saturating_add(claim.rest));
+        }
         let bytes_max = longest.saturating_add(CALLS_BYTES_MAX as u64);
-        // That of a route may be greater. It stays, because others have counted on it.
-        self.collected_bytes_max = self.collected_bytes_max.max(bytes_max);
-        let given = self.streams.iter().filter_map(Claim::of);
-        let given: u64 = given.map(|claim| claim.given).sum();
+        // What others have counted on stays, until they have gone.
+        let counted_on = if count > 1 {
+            self.collected_bytes_max
+        } else {
+            0
+        };
+        self.collected_bytes_max = bytes_max.max(counted_on);
         if given.saturating_add(bytes) <= CALLS_BYTES_MAX as u64 {
             return true;
         }

@@ -11,6 +11,9 @@ use crate::responder::messages::publication::{Frame, SharedFrame};
 /// Frames of at least this length become a piece, or are sent from where they are, instead of being copied.
 pub(super) const MOVED_BYTES_MIN: usize = 16 * 1024;
 
+/// How many of the frames that wait are looked at to choose who ends: under pressure this is done for all WebSockets.
+const BURDEN_FRAMES_MAX: usize = 64;
+
 enum Piece {
     Own(Vec<u8>),
     Shared(SharedFrame),
@@ -184,13 +187,15 @@ impl Waiting {
         size_of::<Waiting>() + places + self.own_bytes
     }
 
-    /// Of a frame that several hold, each has the same part.
+    /// Of a frame that several hold, each has the same part. Of many frames, the first show what the others have.
     fn shared_burden(&self, now_ms: u64) -> u64 {
         let part = |piece: &Piece| match piece {
             Piece::Own(_) => 0,
             Piece::Shared(frame) => frame.held_bytes() / Arc::strong_count(frame),
         };
-        let bytes: usize = self.pieces.iter().map(part).sum();
+        let seen = self.pieces.len().clamp(1, BURDEN_FRAMES_MAX);
+        let of_seen: usize = self.pieces.iter().take(seen).map(part).sum();
+        let bytes = of_seen.saturating_mul(self.pieces.len()) / seen;
         let age_ms = match self.shared_bytes >= HOLDER_BYTES_MIN {
             true => now_ms.saturating_sub(self.shares_since_ms),
             false => 0,

@@ -42,7 +42,8 @@ impl Trust {
 
     /// Whether no handshake can succeed.
     pub(in crate::generator) fn is_hopeless(&self) -> bool {
-        self.is_hopeless.load(Ordering::Relaxed)
+        // Another thread may have completed one since.
+        self.is_hopeless.load(Ordering::Relaxed) && !self.is_accepted.load(Ordering::Relaxed)
     }
 
     /// Why TLS failed first; empty if it did not.
