@@ -525,8 +525,8 @@ def _server(use: ServerUse, reading: Reading, load: Load, cpus: int) -> ServerUs
 
     Of a number of requests, its share is all of its processor time. Of a turn, it is the processor
     time of a byte, of all that were received, times those per second. Requests would say less: of
-    long responses, few begin and end within a turn. Where the processor's speed changes, this is more
-    than there is: that the server used other processors, only samples show.
+    long responses, few begin and end within a turn. Where the processor's speed changes, this may
+    be more than there is: only samples show that the server used other processors.
     """
     if load.requests_total is not None and use.cpu_s is not None and reading.seconds:
         share = max(use.cpu_share or 0.0, min(use.cpu_s / reading.seconds, cpus))
