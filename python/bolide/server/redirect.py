@@ -86,8 +86,13 @@ class Redirection:
             app = AsgiApplication(Redirect(port))
             self._service = Service(app, _reduced(settings), None, redirects_to_https=True)
 
-    async def listen(self, served: Service, listeners: Sequence[Listener]) -> None:
-        """Accept connections here, and then for the application that is served.
+    async def listen(
+        self,
+        served: Service,
+        listeners: Sequence[Listener],
+        is_ending: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Accept connections here, and then for the application, unless the end has begun.
 
         Raises:
             ConfigError: another process listens at an address now; what was started is shut down.
@@ -95,12 +100,14 @@ class Redirection:
         try:
             if self._service is not None:
                 await self._service.startup(own_selector=False)
-                await self._service.listen(self._listeners)
+                if not is_ending():
+                    await self._service.listen(self._listeners)
         except BaseException:
             await served.stop(0.0)
             raise
         try:
-            await served.listen(listeners)
+            if not is_ending():
+                await served.listen(listeners)
         except BaseException:
             await self.stop(0.0)
             raise

@@ -304,11 +304,13 @@ class Supervisor:
                 text = "still importing or starting %s: if it calls app.run(), %s"
                 logger.warning(text, self._name, remedy)
         if self._deadline is not None and self._deadline <= now and self._workers:
-            heartbeat.log_late(list(self._workers))
+            self._deadline = now + KILL_AGAIN_S
             if not self._watch.is_on:  # a developer's Ctrl-C is no failure
                 self._exit_code = EXIT_CUT_SHORT
-            self._workers.kill(signal.SIGKILL)
-            self._deadline = now + KILL_AGAIN_S
+            try:
+                heartbeat.log_late(list(self._workers))  # which may raise, as a logger may
+            finally:
+                self._workers.kill(signal.SIGKILL)
 
     def _collect(self) -> None:
         """Reap what has ended; an error with one kind of process leaves no zombie of another."""

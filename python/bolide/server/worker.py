@@ -163,6 +163,7 @@ def _run_loop(job: Job, service: Service, place: Place, report_fd: int) -> int:
             return runner.run(_serve(job, service, place, report_fd))
         except BaseException as error:
             code = ending.of_loop(error)
+            _report(report_fd, {"leaving": True})  # also if this was during the startup
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its threads have the time of a drain
     return code
 
@@ -190,12 +191,12 @@ async def _serve(job: Job, service: Service, place: Place, report_fd: int) -> in
     redirection = Redirection(job.redirecting, job.listeners, job.settings)
     try:
         if not await _is_started(job, service, redirection, end):
-            return _ended()
+            return _cancelled(report_fd)
     except (ConfigError, StartupError, SystemExit, KeyboardInterrupt) as error:
         failure = _startup_failure(error)
         if end.has_begun:
             logger.warning("%s, after the stop has begun", failure)
-            return _ended()
+            return _cancelled(report_fd)
         # From now on TERM ends the process at once.
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         if _is_shown(failure, job, place):
@@ -234,9 +235,18 @@ async def _is_started(
     if not await end.starts(service.startup(own_selector=own_selector)):
         return False
     logs.keep_enabled()
-    if not end.has_begun:
-        await redirection.listen(service, job.listeners)
+    # The loop handles a TERM later that has come while a startup kept it from turning. What was
+    # accepted until then might be cut off, because the supervisor knows of no requests here.
+    if not end.should_exit:
+        await redirection.listen(service, job.listeners, lambda: end.should_exit)
     return True
+
+
+def _cancelled(report_fd: int) -> int:
+    """Report that the worker ends without having served, and return the exit code."""
+    code = _ended()
+    _report(report_fd, {"leaving": True})
+    return code
 
 
 def _ended(code: int = 0) -> int:

@@ -5,6 +5,7 @@ Each place for a worker (a `Slot`) has the current one and, during a reload, its
 | state of a worker | what happens | then |
 | --- | --- | --- |
 | STARTING | it reports that it serves | SERVING; the worker before it in its slot is DRAINING |
+| STARTING | it reports that it fails, or leaves | it is killed soon; then as if it had ended |
 | STARTING, a successor | it ends | ENDED; the reload has failed; the current one stays |
 | STARTING, a successor, no reload | it takes too long | DRAINING; the current one stays |
 | STARTING, in an empty slot | it ends | ENDED; so has a reload; the next one is due later |
@@ -39,7 +40,6 @@ from bolide.server import capacity, worker
 from bolide.server.logs import logger
 from bolide.server.management.counts import cause_of
 from bolide.server.process.heartbeat import Pulse
-from bolide.server.process.jobs import in_words
 from bolide.server.process.lifetime import Life, as_written
 from bolide.server.process.slot import (
     RESTART_DELAY_S,
@@ -47,6 +47,7 @@ from bolide.server.process.slot import (
     State,
     Worker,
     outcome,
+    replaced,
     started,
 )
 
@@ -222,8 +223,7 @@ class Workers:
         for slot in self._slots:
             slot.due = slot.awaited = None
         for each in self:
-            if each.state is State.STARTING:
-                each.due = each.killed_at(time.monotonic())
+            each.cancel(time.monotonic())
         self.kill(number)
 
     def kill(self, number: signal.Signals) -> None:
@@ -263,7 +263,7 @@ class Workers:
 
     def _is_late(self, each: Worker, now: float) -> None:
         """Report a slow start; kill a worker that has not drained, unless it hung and goes on."""
-        if each.state is State.STARTING and not self._is_stopping:
+        if each.state is State.STARTING and not each.is_cancelled:
             self._starts_slowly(each, now)
         elif each.state is State.LEAVING:
             if not self._is_stopping:  # otherwise the end of the graceful time ends it
@@ -273,8 +273,8 @@ class Workers:
         else:
             is_new = each.served_from is None
             what = "ended its startup, which was cancelled" if is_new else "drained in time"
+            each.child.kill(signal.SIGKILL)  # first: a logger may raise
             logger.warning("%s has not %s; killing it", each.name, what)
-            each.child.kill(signal.SIGKILL)
 
     def _starts_slowly(self, each: Worker, now: float) -> None:
         """Report a slow start; a successor that takes too long is given up, except in a reload.
@@ -302,18 +302,21 @@ class Workers:
             return
         if each.child.is_silent:
             self._selector.unregister(each.child.report_fd)
-        if each.state is State.STARTING:
+        now = time.monotonic()
+        if each.state is State.STARTING and each.child.is_ready:
             each.due = None
-            if each.child.is_ready:
-                self._serves(each)
-            elif each.child.report:
-                each.child.kill(signal.SIGTERM)  # it has reported why; it need not continue
+            self._serves(each)
+        elif each.state is State.STARTING and each.child.report:  # it fails, or leaves already
+            each.cancel(now)
+            each.child.kill(signal.SIGTERM)
+        elif each.is_late_to_serve:
+            each.served_from, each.due = now, each.killed_at(now)
         if each.state is State.SERVING and "leaving" in each.child.report:
-            each.state, each.due = State.LEAVING, time.monotonic() + LEAVING_S
+            each.state, each.due = State.LEAVING, now + LEAVING_S
         if each.state is State.SERVING and each.life is not None:
             requests = each.child.report.get("requests")
             if requests is not None:
-                self._exceeded(each, each.life.has_served(requests, time.monotonic()))
+                self._exceeded(each, each.life.has_served(requests, now))
 
     def send_certificates(self, used: Certificates) -> None:
         """Let the workers that use these certificates have their current generation."""
@@ -508,11 +511,7 @@ class Workers:
         """Give a reload up: workers that start from now on do what those before it do."""
         self._rolling_since = None
         new = sum(each.generation == self._generation for each in self._serving())
-        was = "was" if new == 1 else "were"
-        done = (
-            f"{new} of {in_words(self.count)} {was} replaced" if new else "no worker was replaced"
-        )
-        logger.error("the reload has failed: %s; %s", why, done)
+        logger.error("the reload has failed: %s; %s", why, replaced(new, self.count))
         self._jobs.undo()
         self._give_up_starting()
         self._resize()

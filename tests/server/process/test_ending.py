@@ -161,3 +161,83 @@ def test_endless_streams_can_end_when_term_arrives(start: Start, loop: str) -> N
         client.read_until(b", ended\r\n0\r\n\r\n")
     assert server.wait() == 0
     assert time.monotonic() - began < 20
+
+
+LINGERS = """
+import os, signal, sys, threading, time
+from bolide import App
+
+app = App()
+
+def linger():
+    threading.Event().wait()
+
+def write_junk():
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if fd > 2 and os.readlink(f"/proc/self/fd/{{fd}}").startswith("pipe:"):
+                os.write(fd, b"junk\\n")
+        except OSError:
+            pass
+
+@app.on_startup
+async def connect():
+    import asyncio
+    threading.Thread(target=linger).start()
+    {startup}
+"""
+KILLED_EARLY = r"worker 1 \(pid \d+\) has not ended its startup, which was cancelled; killing it"
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    ("startup", "why"),
+    [
+        ("os.kill(os.getpid(), signal.SIGTERM); await asyncio.sleep(10_000)", "signal SIGKILL"),
+        ("asyncio.get_running_loop().stop(); await asyncio.sleep(10_000)", "signal SIGKILL"),
+        ("write_junk(); time.sleep(10_000)", "its report is malformed"),
+    ],
+    ids=["cancelled", "loop stopped", "malformed"],
+)
+def test_a_startup_that_somebody_else_ends_does_not_last_for_ever(
+    start: Start, tmp_path: Path, loop: str, startup: str, why: str
+) -> None:
+    (tmp_path / "app.py").write_text(LINGERS.format(startup=startup))
+    options = ("--loop", loop, "--graceful-timeout-ms", "600", "--workers", "1")
+    server = start("app:app", *options, ready=False, cwd=tmp_path)
+    assert server.wait() == 3
+    assert len(re.findall(KILLED_EARLY, server.errors)) == 1
+    assert why in server.lines[-1]
+
+
+UNLOGGED = """
+import sys, time
+from bolide import App
+from bolide.server import supervisor
+
+app = App()
+
+def fails(workers):
+    raise LookupError("of a filter")
+
+supervisor.heartbeat.log_late = fails
+
+@app.get("/")
+def block(request):
+    print("blocking", file=sys.stderr, flush=True)
+    time.sleep(10_000)
+"""
+"""Keeps the supervisor that imports it from logging which workers are late."""
+
+
+def test_a_worker_that_blocks_is_killed_although_nothing_can_be_logged_of_it(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(UNLOGGED)
+    server = start("app:app", "--preload", "--graceful-timeout-ms", "300", cwd=tmp_path)
+    with server.connect() as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        server.wait_line("blocking")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 1
+    assert server.errors.count("LookupError: of a filter") == 1

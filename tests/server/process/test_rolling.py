@@ -19,7 +19,7 @@ from bolide import _core
 from bolide.config.settings import resolve
 from bolide.server import workers as module
 from bolide.server.process.jobs import Jobs, with_siblings
-from bolide.server.process.slot import State, Worker
+from bolide.server.process.slot import KILL_AFTER_S, STARTUP_S, State, Worker
 from bolide.server.worker import Job
 from bolide.server.workers import Workers
 
@@ -282,6 +282,56 @@ def test_a_startup_that_blocks_does_not_outlast_the_reload_that_gives_it_up(flee
     assert given_up.state is State.DRAINING and given_up.due == CLOCK.now + 2.0
     fleet.pass_time(2.0)
     assert vars(given_up.child)["signals"] == [signal.SIGTERM, signal.SIGKILL]
+
+
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_one_that_serves_although_it_was_given_up_has_the_time_of_a_drain(fleet: Fleet) -> None:
+    fleet.reload(2)
+    (given_up,) = fleet.of(State.STARTING)
+    fleet.reload(2)
+    fleet.pass_time(1.9)
+    given_up.child.report["connection_bytes_max"] = 1
+    given_up.child.is_ready = True  # type: ignore[misc]  # a Process
+    fleet.workers.heard(given_up)
+    assert given_up.state is State.DRAINING
+    graceful_s = given_up.job.settings.graceful_timeout_ms / 1000
+    assert given_up.due == CLOCK.now + graceful_s + KILL_AFTER_S
+    fleet.pass_time(1.0)
+    given_up.child.report["leaving"] = True
+    fleet.workers.heard(given_up)
+    assert vars(given_up.child)["signals"] == [signal.SIGTERM]
+    fleet.pass_time(graceful_s)
+    assert vars(given_up.child)["signals"] == [signal.SIGTERM, signal.SIGKILL]
+
+
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+@pytest.mark.parametrize("report", [{"leaving": True}, {"ready": False, "message": "broken"}])
+def test_a_start_that_has_failed_is_killed_unless_it_ends(
+    fleet: Fleet, report: dict[str, object]
+) -> None:
+    fleet.reload(2)
+    (failed,) = fleet.of(State.STARTING)
+    failed.child.report |= report
+    fleet.workers.heard(failed)
+    assert failed.due == CLOCK.now + STARTUP_S
+    fleet.pass_time(STARTUP_S / 2)
+    fleet.workers.heard(failed)  # which is no reason for more time
+    fleet.pass_time(STARTUP_S / 2)
+    assert vars(failed.child)["signals"][-1] is signal.SIGKILL
+    fleet.end(failed, "signal SIGKILL")
+    assert fleet.ends == [False] and len(fleet.serving()) == 2
+
+
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_a_start_that_fails_during_a_stop_has_no_more_time(fleet: Fleet) -> None:
+    fleet.reload(2)
+    (starting,) = fleet.of(State.STARTING)
+    fleet.workers.stop(signal.SIGTERM)
+    starting.child.report["message"] = "its report is malformed"
+    fleet.pass_time(STARTUP_S / 2)
+    fleet.workers.heard(starting)
+    fleet.pass_time(STARTUP_S / 2)
+    assert vars(starting.child)["signals"][-1] is signal.SIGKILL
 
 
 WHICH = st.integers(0, 7)

@@ -62,6 +62,8 @@ class Worker:
     state: State = State.STARTING
     due: float | None = None
     """When it is killed, if it is DRAINING; replaced, if LEAVING; reported as slow, if STARTING."""
+    is_cancelled: bool = False
+    """Whether it is STARTING in vain, and killed when it is due."""
     counts: _core.Counts | None = None
     """Where it counts; None without metrics."""
     heart: Heart | None = None
@@ -79,6 +81,12 @@ class Worker:
         return self.life is not None and self.life.stage is Stage.OVER
 
     @property
+    def is_late_to_serve(self) -> bool:
+        """Whether it has reported that it serves when it had got TERM already."""
+        is_draining = self.state is State.DRAINING
+        return is_draining and self.child.is_ready and self.served_from is None
+
+    @property
     def name(self) -> str:
         """How the log calls it."""
         return f"worker {self.number} (pid {self.child.pid})"
@@ -89,6 +97,11 @@ class Worker:
         if self.state is State.STARTING:  # sooner than the end of a stop, which it does not spoil
             return now + min(STARTUP_S, graceful_s / 2)
         return now + graceful_s + KILL_AFTER_S
+
+    def cancel(self, now: float) -> None:
+        """Have it killed if its startup does not end soon, because it gets TERM now."""
+        if self.state is State.STARTING and not self.is_cancelled:
+            self.is_cancelled, self.due = True, self.killed_at(now)
 
     def release(self) -> None:
         """Read the rest of its report, and release what belongs to it, because it has ended."""
@@ -184,6 +197,12 @@ def started(
     made = Worker(place.number, place.seat, generation, job, process, channel)
     made.counts, made.heart = counts, heart
     return made
+
+
+def replaced(new: int, count: int) -> str:
+    """Return how many workers a reload that has failed has replaced."""
+    was = "was" if new == 1 else "were"
+    return f"{new} of {in_words(count)} {was} replaced" if new else "no worker was replaced"
 
 
 def outcome(serving: Collection[Worker], took_s: float) -> str:
