@@ -28,7 +28,7 @@ from bolide.config.foreign import advice, unread
 from bolide.config.option import Addresses, Paths, Switch
 from bolide.config.reference import default_text
 from bolide.config.row import Option
-from bolide.config.settings import resolve, table
+from bolide.config.settings import Settings, resolve, table
 from bolide.errors import ConfigError, Error
 from bolide.flags import PORT, TIME, count
 from bolide.lazy_group import LazyGroup
@@ -150,7 +150,7 @@ def _serve(target: str, config: str | None, check: bool, **given: Any) -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # modules do not expect a KeyboardInterrupt
     from bolide.server import logs, supervisor
-    from bolide.server.process import preload, signals
+    from bolide.server.process import signals
 
     if os.getpid() != supervisor.INIT_PID:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a parent's, which may block TERM
@@ -165,13 +165,29 @@ def _serve(target: str, config: str | None, check: bool, **given: Any) -> None:
     if line := unread(os.environ, lambda name: getattr(settings, name) != defaults[name]):
         logs.logger.info(line)
     if check:
-        with signals.stopping_an_import():
-            preload.check(target, settings)
-        click.echo(f"{target} can be served: its options, files and import are right")
-        return
+        _check(target, settings)
     with signals.stopping_an_import() if settings.preload else nullcontext():
         server = supervisor.Supervisor(target, settings, options)
     sys.exit(server.run(ends_process=True))
+
+
+def _check(target: str, settings: Settings) -> NoReturn:
+    """Find mistakes without serving, and exit. Threads that the import has left end with that."""
+    from bolide.server import child
+    from bolide.server.process import preload, signals
+
+    try:
+        try:
+            with signals.stopping_an_import(is_check=True):
+                preload.check(target, settings)
+        except ConfigError as error:
+            _fail(str(error))
+        click.echo(f"{target} can be served: its options, files and import are right")
+        code = 0
+    except SystemExit as error:
+        code = int(error.code or 0)
+    atexit._run_exitfuncs()
+    child.leave(code)
 
 
 command.add_command(
@@ -188,7 +204,7 @@ command.add_command(
                 ["--check"],
                 is_flag=True,
                 help="Read the options and certificates, import the application, and end: with 0 "
-                "if that succeeds, otherwise with 2. No address is bound.",
+                "if that succeeds, otherwise with 2. No address is bound, no file written.",
             ),
         ],
     )

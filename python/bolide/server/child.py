@@ -202,7 +202,7 @@ def _be_worker(work: Callable[[], int], close_fds: Iterable[int], mask: set[int]
     except BaseException:
         logger.critical("the worker failed", exc_info=True)
     finally:
-        _leave(code)
+        leave(code)
 
 
 def _forget_exit_functions() -> None:
@@ -261,7 +261,7 @@ def _give_up(*_: object) -> NoReturn:
     raise TimeoutError
 
 
-def _leave(code: int) -> NoReturn:
+def leave(code: int) -> NoReturn:
     """End the process, whatever the state of its output streams."""
     try:
         flush_output()

@@ -15,7 +15,7 @@ import pytest
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
 from bolide.server.kernel import has_ended
-from bolide.server.process import preload
+from bolide.server.process import preload, signals
 from support.server import Server, Start, command, kill, wait_for_end
 from support.waiting import wait_until
 
@@ -157,6 +157,64 @@ def test_a_check_finds_mistakes(tmp_path: Path) -> None:
     code, out, errors = check(tmp_path, "--certificate", "none.pem", "--key", "none.pem")
     assert (code, out, len(errors.splitlines())) == (2, "", 1)
     assert "none.pem" in errors
+
+
+def test_a_check_finds_what_only_the_start_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path)
+    (tmp_path / "log").mkdir()
+    for log in ("none/log", "log"):
+        code, out, errors = check(tmp_path, "--access-log", log)
+        assert (code, out) == (2, "")
+        assert errors.startswith(f"bolide: error: cannot write the access log {log}: ")
+    assert check(tmp_path, "--access-log-format", "%(nothing)s")[:2] == (2, "")
+    assert check(tmp_path, "--access-log", "log/new")[0] == 0
+    os.mkfifo(tmp_path / "fifo")
+    assert check(tmp_path, "--access-log", "fifo")[0] == 0
+    assert not os.listdir(tmp_path / "log")
+    monkeypatch.setattr("bolide.server.development.watch.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="watchfiles is not installed"):
+        preload.check("app:app", resolve({"reload": True}, environ={}))
+
+
+def test_a_check_has_the_core_read_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise ValueError("no such option")
+
+    write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bolide._core.Server", refuses)
+    with pytest.raises(ConfigError, match="no such option"):
+        preload.check(f"{tmp_path / 'app.py'}:app", resolve({}, environ={}))
+
+
+@pytest.mark.parametrize("more", ["", "raise LookupError('broken')"])
+def test_a_check_does_not_wait_for_threads_of_the_import(tmp_path: Path, more: str) -> None:
+    lines = (
+        "import atexit",
+        "atexit.register(print, 'the exit functions ran')",
+        "threading.Thread(target=threading.Event().wait).start()",
+        more,
+    )
+    write(tmp_path, "\n".join(lines))
+    code, out, errors = check(tmp_path)
+    assert code == (2 if more else 0)
+    assert out.endswith("the exit functions ran\n")
+    assert ("importing app failed: LookupError: broken" in errors) == bool(more)
+
+
+@pytest.mark.parametrize("number", [*signals.STOPS])
+def test_a_check_that_is_stopped_does_not_succeed(
+    start: Start, tmp_path: Path, number: int
+) -> None:
+    write(tmp_path, "sys.stderr.write('importing\\n'); threading.Event().wait()")
+    server = start("app:app", "--check", cwd=tmp_path, ready=False)
+    server.wait_line("^importing$")
+    os.kill(server.pid, number)
+    assert server.wait() == 128 + number
 
 
 PATCHES = """

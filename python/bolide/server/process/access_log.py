@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 
 from bolide.errors import ConfigError
+
+FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+"""How it is opened: without waiting for the reader of a FIFO."""
 
 
 def open_access_log(path: str) -> int | None:
@@ -19,17 +23,51 @@ def open_access_log(path: str) -> int | None:
         return None
     if path == "-":
         return _standard_output()
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
-        fd = os.open(path, flags | os.O_NONBLOCK, 0o644)  # does not wait for a FIFO's reader
+        fd = os.open(path, FLAGS | os.O_CREAT, 0o644)
         os.set_blocking(fd, True)
         return fd
     except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise ConfigError(
-                f"cannot write the access log {path}: the FIFO has no reader"
-            ) from None
-        raise ConfigError(f"cannot write the access log {path}: {error.strerror}") from None
+        raise _mistake(path, error) from None
+
+
+def check_access_log(path: str) -> None:
+    """Do what `open_access_log` does, except that no file is created and no FIFO opened.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    if path == "off":
+        return
+    if path == "-":
+        os.close(_standard_output())
+        return
+    try:
+        place = os.path.realpath(path)
+        if not os.path.exists(place):
+            _demand(os.path.dirname(place), os.W_OK | os.X_OK)
+        elif stat.S_ISFIFO(os.stat(place).st_mode):  # its reader would notice that it is closed
+            _demand(place, os.W_OK)
+        else:
+            os.close(os.open(place, FLAGS))
+    except OSError as error:
+        raise _mistake(path, error) from None
+
+
+def _demand(place: str, mode: int) -> None:
+    """Check that this process may use a place.
+
+    Raises:
+        OSError: it may not, or there is no such place.
+    """
+    os.stat(place)
+    if not os.access(place, mode):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _mistake(path: str, error: OSError) -> ConfigError:
+    why = "the FIFO has no reader" if error.errno == errno.ENXIO else error.strerror
+    return ConfigError(f"cannot write the access log {path}: {why}")
 
 
 def _standard_output() -> int:

@@ -12,9 +12,12 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from bolide.server import importer, logs, loop, worker
+from bolide.server import capacity, importer, logs, loop, worker
+from bolide.server.development.watch import Watch
 from bolide.server.logs import logger
 from bolide.server.process import signals
+from bolide.server.process.access_log import check_access_log
+from bolide.server.service import Service
 from bolide.server.tls import certificates
 
 if TYPE_CHECKING:
@@ -41,15 +44,19 @@ def hindrance(job: worker.Job) -> str:
 
 
 def check(target: str, settings: Settings) -> None:
-    """Do what can fail before a server starts its workers, except binding its addresses.
+    """Do what can fail before a server and its workers start, except what others would notice.
+
+    No address is bound, no file written, and neither the startup nor a hook runs.
 
     Raises:
         ConfigError: it has failed; a traceback of the application was written to standard error.
     """
+    Watch(settings, target)
+    capacity.raise_descriptor_limit(settings)
     loop.choose(settings.loop)
-    if settings.pairs:
-        certificates.Certificates(settings)
-    _imported(target, settings)
+    check_access_log(settings.access_log)
+    tls = certificates.Certificates(settings).current if settings.pairs else None
+    Service(_imported(target, settings), settings, None, tls)
 
 
 def load(target: str, settings: Settings) -> Application:

@@ -34,6 +34,8 @@ IGNORED = (signal.SIGALRM, *MEANINGLESS)
 """They have no meaning, and must not end a server. The workers inherit their handlers."""
 STOPS = dict.fromkeys(DRAINS, 0) | {signal.SIGINT: 130, signal.SIGQUIT: 1}
 """Signals that stop a server which imports the application, and its exit codes then."""
+SIGNALED = 128
+"""What a shell adds to the number of the signal that has ended a process."""
 LATER = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, *IGNORED, *TERMINAL_SIGNALS)
 """Those that wait until it has started."""
 
@@ -47,10 +49,11 @@ class StoppedError(BaseException):
 
 
 @contextmanager
-def stopping_an_import() -> Iterator[None]:
+def stopping_an_import(*, is_check: bool = False) -> Iterator[None]:
     """Let signals end the process while it imports the application, or wait until it serves.
 
-    `written_to_a_pipe` handles those that wait.
+    `written_to_a_pipe` handles those that wait. For a check that is stopped, the exit code is the
+    one of shells, because nothing was found to be right.
 
     Raises:
         SystemExit: a signal has stopped it.
@@ -68,7 +71,7 @@ def stopping_an_import() -> Iterator[None]:
         if not isinstance(stopped, StoppedError):
             raise
         logger.info("stopped while the application was imported")
-        sys.exit(STOPS[stopped.number])
+        sys.exit(SIGNALED + stopped.number if is_check else STOPS[stopped.number])
     finally:
         for number, handler in before.items():
             handle(number, handler)
