@@ -366,3 +366,21 @@ def test_words_are_separated_by_commas_or_given_as_a_list() -> None:
     for given in ("websend", ["pathsend", ["zerocopysend"]], 1):
         with pytest.raises(ConfigError, match="is not one of the choices"):
             settle({"asgi_extensions": given})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bind = []\nbind = [\n  'localhost',\n]\n",
+        "port = 80\nport.number = 81\n",
+        "port = 80\n[port]\nnumber = 81\n",
+        "[port]\nnumber = 81\n[host]\nnumber = 1\nname = 1\n'name' = 2",
+    ],
+)
+def test_a_key_that_may_not_be_there_twice_is_not_named(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bolide.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"Cannot overwrite a value \(at [^:]*\)$"):
+        resolve({}, environ={})

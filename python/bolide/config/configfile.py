@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ from bolide.errors import ConfigError
 
 OWN_FILE = "bolide.toml"
 PROJECT_FILE = "pyproject.toml"
+KEY = re.compile(r"""\s*([\w-]+|"[^"\\]*"|'[^']*')[ \t]*=""")
 KEY_MAX = 80
 """Characters of a key in an error message."""
 PYTHON = (
@@ -77,8 +79,17 @@ def _key_of(error: ValueError, text: str) -> str:
     if place is None:
         return ""
     lines = text.split("\n")
-    key = lines[int(place[1] or len(lines)) - 1].partition("=")[0].strip()
-    return f": {key[:KEY_MAX]} is there twice" if key.isprintable() else ""
+    *before, line = lines[: int(place[1] or len(lines))]
+    if not (key := _assigned(line)):  # such as the end of a value of several lines
+        return ""
+    table = takewhile(lambda each: not each.lstrip().startswith("["), reversed(before))
+    return f": {key[:KEY_MAX]} is there twice" if key in map(_assigned, table) else ""
+
+
+def _assigned(line: str) -> str:
+    """Return the key to which a line assigns a value; "" if it begins otherwise."""
+    found = KEY.match(line)
+    return found[1] if found is not None and found[1].isprintable() else ""
 
 
 def refuse_table(name: str, where: str) -> NoReturn:
