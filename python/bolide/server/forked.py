@@ -102,7 +102,7 @@ def restore_term() -> None:
     handler = signal.getsignal(signal.SIGTERM)
 
     def in_child() -> None:
-        signal.set_wakeup_fd(-1)
+        _restore_signals()  # those that the worker has from the supervisor
         if signal.getsignal(signal.SIGTERM) == handler:  # otherwise it is the application's
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _unblock()

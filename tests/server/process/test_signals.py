@@ -55,3 +55,31 @@ def test_what_stops_a_container_drains(start: Start, number: int) -> None:
         os.kill(server.pid, number)
         assert client.read().content == b"done"
     assert server.wait() == 0
+
+
+FORKS = """
+import os, signal, warnings
+import bolide
+
+app = bolide.App()
+warnings.simplefilter("ignore")
+
+@app.get("/{number:int}")
+def ended_by(request, number):
+    if (forked := os.fork()) == 0:
+        os.kill(os.getpid(), number)
+        os._exit(0)
+    return str(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGXCPU, signal.SIGVTALRM])
+def test_a_process_that_a_handler_forks_is_ended_by_signals(
+    start: Start, tmp_path: Path, number: int
+) -> None:
+    (tmp_path / "app.py").write_text(FORKS)
+    server = start("app:app", cwd=tmp_path)
+    with server.connect() as client:
+        assert client.get(f"/{number}").content == str(-number).encode()
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
