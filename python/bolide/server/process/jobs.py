@@ -61,7 +61,9 @@ class Jobs:
     def resize(self, count: int) -> None:
         """Have a job for so many workers; one of before, for as many more or less than it had.
 
-        If they do not fit among the siblings of those that run, this begins a reload.
+        If they do not fit among the siblings of those that run, this begins a reload. Those of the
+        job before get other siblings, if they do not fit: if the reload fails, workers that start
+        then share no connections with those that serve, until the next reload.
 
         Raises:
             ConfigError: processes may open too few files for them; then nothing has changed.
