@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Collection
 from types import ModuleType
 
 import pytest
 
+from bolide import App, serve
 from bolide.errors import ConfigError
 from bolide.interface.greenlets import refuse_patched
 
@@ -51,3 +53,9 @@ def test_imported_without_being_applied(monkeypatch: pytest.MonkeyPatch) -> None
 def test_import_that_has_failed_halfway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gevent.monkey", ModuleType("gevent.monkey"))
     refuse_patched("shop:app")
+
+
+def test_an_object_is_refused_in_a_running_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, "gevent.monkey", "is_module_patched", {"threading"})
+    with pytest.raises(ConfigError, match="patch_all.* was called for the application: it"):
+        asyncio.run(serve(App()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import termios
@@ -34,7 +35,10 @@ def test_long_lines_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_q_ends_it_and_the_terminal_is_as_before(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(None, 0), (signal.SIGTERM, 143)])
+def test_q_or_term_ends_it_and_the_terminal_is_as_before(
+    start: Start, tmp_path: Path, number: signal.Signals | None, code: int
+) -> None:
     managed = Managed(start, "basic.py", address=f"unix:{tmp_path / 'management'}")
     ours, theirs = os.openpty()
     before = termios.tcgetattr(theirs)
@@ -52,8 +56,11 @@ def test_q_ends_it_and_the_terminal_is_as_before(start: Start, tmp_path: Path) -
         while b"worker" not in shown:
             shown += os.read(ours, 4096)
         assert termios.tcgetattr(theirs) != before
-        os.write(ours, b"xq")
-        assert top.wait(20) == 0
+        if number is None:
+            os.write(ours, b"xq")
+        else:
+            top.send_signal(number)
+        assert top.wait(20) == code
         assert termios.tcgetattr(theirs) == before
     finally:
         top.kill()

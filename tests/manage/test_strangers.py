@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -123,7 +123,8 @@ def test_all_of_a_status_is_in_the_json_without_control_characters() -> None:
 
 def test_bounds_that_are_no_numbers_are_passed_over() -> None:
     names = [
-        f'bolide_http_request_duration_seconds_bucket{{le="{le}"}}' for le in ("x", "1", "+Inf")
+        f'bolide_http_request_duration_seconds_bucket{{le="{le}"}}'
+        for le in ("x", "1.2.3", ".", "1", "+Inf")
     ]
     rates = between({}, dict.fromkeys(names, 5.0), 1.0)
     assert rates.median_s == 1.0
@@ -153,3 +154,39 @@ def test_a_response_has_one_time_limit_however_slowly_it_arrives(
         finally:
             is_over.set()
             thread.join()
+
+
+def test_a_name_that_is_not_found_in_time_has_the_same_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    is_over = threading.Event()
+
+    def getaddrinfo(*_: object, **__: object) -> list[object]:
+        is_over.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    try:
+        with pytest.raises(UnreachableError, match="timed out"):
+            Client(Address("management.test", 8000)).status()
+    finally:
+        is_over.set()
+
+
+def test_an_address_that_does_not_respond_leaves_time_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_S", 2.0)
+    with responding(b'{"workers": []}') as at, ExitStack() as stack:
+        # The queue of this one is full, so that another connection waits for ever.
+        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):
+            queued = stack.enter_context(socket.socket())
+            queued.setblocking(False)
+            queued.connect_ex(silent.getsockname())
+        port = int(at.rpartition(":")[2])
+        places = [silent.getsockname(), ("127.0.0.1", port)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        assert Client(Address("management.test", port)).status().workers == ()

@@ -152,7 +152,7 @@ class DaskLink:
             self._client = distributed.Client(
                 scheduler, timeout=CONNECT_S, set_as_default=False, name="bolide-load"
             )
-        except (OSError, RuntimeError, TimeoutError, ValueError) as error:
+        except GONE as error:
             raise Error(f"no Dask scheduler at {scheduler}: {_cause(error)}") from None
 
     def agents(self) -> dict[str, str]:

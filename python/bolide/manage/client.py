@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import http.client
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -75,25 +76,57 @@ class _Connection(http.client.HTTPConnection):
         if self._path:
             self._connect(socket.AF_UNIX, self._path)
             return
-        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        found = _addresses(self.host, self.port, self._ends)
         failure: OSError = TimeoutError()
-        for family, _, _, _, address in found:
+        for left, (family, address) in zip(range(len(found), 0, -1), found, strict=True):
             try:
-                self._connect(family, address)
+                self._connect(family, address, 1 / left)
                 return
             except OSError as error:
                 failure = error
         raise failure
 
-    def _connect(self, family: int, address: str | tuple[object, ...]) -> None:
+    def _connect(self, family: int, address: str | tuple[object, ...], share: float = 1.0) -> None:
+        """Connect within this share of the time that is left."""
         made = _Socket(family, socket.SOCK_STREAM)
         try:
-            made.until(self._ends)
+            now = time.monotonic()
+            made.until(now + (self._ends - now) * share)
             made.connect(address)
+            made.until(self._ends)
         except BaseException:
             made.close()
             raise
         self.sock = made
+
+
+def _addresses(host: str, port: int, ends: float) -> list[tuple[int, tuple[object, ...]]]:
+    """Return the family and the address of each place that a name stands for.
+
+    A thread asks for them, because that has no time limit of its own.
+
+    Raises:
+        OSError: there are none, or none were found in time.
+        UnicodeError: no name has such a label.
+    """
+    found: list[tuple[int, tuple[object, ...]]] = []
+    failures: list[OSError | UnicodeError] = []
+
+    def ask() -> None:
+        try:
+            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found.extend((each[0], each[4]) for each in infos)
+        except (OSError, UnicodeError) as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(max(0.0, ends - time.monotonic()))
+    if thread.is_alive():
+        raise TimeoutError("timed out")
+    if failures:
+        raise failures[0]
+    return found
 
 
 class Client:

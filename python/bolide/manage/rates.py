@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Samples = Mapping[str, float]
-BUCKET = re.compile(r'bolide_http_request_duration_seconds_bucket\{le="([0-9.]+|\+Inf)"\}')
+BOUND = r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|\+Inf"
+BUCKET = re.compile(rf'bolide_http_request_duration_seconds_bucket\{{le="({BOUND})"\}}')
 STATUS = re.compile(r'bolide_http_requests_total\{method="[^"]*",status="([^"]+)"\}')
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import signal
 import sys
 import termios
 import time
 import tty
-from types import TracebackType
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
 
 CLEAR = "\x1b[H\x1b[2J"
 """Starts a terminal's screen again."""
@@ -23,10 +24,12 @@ class Keys:
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno() if _is_terminal() else None
         self._before: list[Any] = []
+        self._handler: Any = None
 
     def __enter__(self) -> Keys:
         """Have keys without Return, and without showing them. Ctrl-C works as before."""
         if self._fd is not None:
+            self._handler = signal.signal(signal.SIGTERM, _exit)
             self._before = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd, termios.TCSANOW)
         return self
@@ -40,6 +43,7 @@ class Keys:
         """Restore the terminal."""
         if self._fd is not None:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
+            signal.signal(signal.SIGTERM, self._handler)
 
     def ended(self, within_s: float) -> bool:
         """Wait for so long; return True at once if `q` is pressed."""
@@ -53,6 +57,11 @@ class Keys:
                 self._fd = None
         time.sleep(max(0.0, due - time.monotonic()))
         return False
+
+
+def _exit(number: int, _: FrameType | None) -> NoReturn:
+    """End with the exit code of shells, so that the terminal is restored before."""
+    sys.exit(128 + number)
 
 
 def _is_terminal() -> bool:

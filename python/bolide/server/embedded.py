@@ -15,6 +15,7 @@ from bolide.config import proxies
 from bolide.config.address import Address
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError, StartupError
+from bolide.interface.greenlets import refuse_patched
 from bolide.server import capacity, importer, listener, worker
 from bolide.server.development import disclosure
 from bolide.server.logs import logger
@@ -59,7 +60,8 @@ class Server:
     are those of `bolide.serve`. An object can be started once.
 
     Raises:
-        ConfigError: an option is not valid or belongs to `bolide.run`.
+        ConfigError: an option is not valid or belongs to `bolide.run`, or gevent or eventlet has
+            patched this process.
     """
 
     def __init__(self, app: Any, *, config: str | None = None, **settings: Any) -> None:
@@ -69,6 +71,7 @@ class Server:
         for name in SUPERVISOR_OPTIONS:
             if name in settings:
                 raise ConfigError(f"{name}= is for bolide.run, which has a supervisor")
+        refuse_patched(app if isinstance(app, str) else "the application")
         self._app = app
         self._settings = resolve(settings, config=config)
         self._addresses: tuple[Address, ...] = ()
