@@ -68,6 +68,7 @@ class FakeLoad:
     def __init__(self) -> None:
         self.is_stopped = False
         self.records = 0
+        self.begins_ns: list[int] = []
 
     def wait(self, timeout_s: float) -> bool:
         return self.is_stopped
@@ -75,7 +76,8 @@ class FakeLoad:
     def is_ready(self) -> bool:
         return True
 
-    def begin(self, at_ns: int) -> None: ...
+    def begin(self, at_ns: int) -> None:
+        self.begins_ns.append(at_ns)
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -118,6 +120,61 @@ def test_a_load_ends_at_its_limit_if_the_agent_does_not_end_it() -> None:
     made.respond({"do": "begin", "at_ns": clock.now_ns()})
     wait_until(lambda: load.is_stopped)
     made.end()
+
+
+def test_a_load_begins_once() -> None:
+    load = FakeLoad()
+    made = generator_of(load)
+    begins_ns = clock.now_ns()
+    for at_ns in (begins_ns, begins_ns + 50_000_000_000):
+        assert made.respond({"do": "begin", "at_ns": at_ns}) == {"phase": "running"}
+    assert load.begins_ns == [begins_ns]
+    assert made._end_s == begins_ns / 1e9 + 60.0
+    made.end()
+
+
+def agent_that_is_ready(ours_ns: int = 0) -> tuple[Agent, Pipes]:
+    """Return an agent whose run waits for its start, and whose clock is ahead by this time."""
+    agent, pipes = Agent("a", Limits(), lambda: clock.now_ns() + ours_ns), Pipes()
+    agent._job = job_of(pipes)
+    pipes.stdout.feed_data(b'{"number": 1, "phase": "running"}\n')
+    return agent, pipes
+
+
+async def asked_to_begin(agent: Agent, at_ns: int) -> wire.Reply:
+    return wire.reply(await agent.respond(wire.encode(wire.Begin(run="r", at_ns=at_ns))))
+
+
+def test_a_second_start_is_refused() -> None:
+    async def ask() -> None:
+        agent, pipes = agent_that_is_ready()
+        first_ns = clock.now_ns()
+        assert await asked_to_begin(agent, first_ns) == wire.State(phase="running")
+        found = await asked_to_begin(agent, clock.now_ns() + 1_000_000_000)
+        assert found == wire.Refusal(reason="the load has its start already")
+        assert agent._job is not None and agent._job._begins_s is not None
+        assert abs(agent._job._begins_s - first_ns / 1e9) < 0.5
+        assert len(pipes.written) == 1
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "reason"),
+    [
+        (-1.5, "the start was more than 1 s ago"),
+        (-600.0, "the start was more than 1 s ago"),
+        (61.0, "the start is more than 60 s away"),
+    ],
+)
+def test_a_start_that_is_long_ago_or_far_away_is_refused(ahead_s: float, reason: str) -> None:
+    async def ask() -> None:
+        agent, pipes = agent_that_is_ready(7_000_000_000_000)
+        at_ns = clock.now_ns() + 7_000_000_000_000 + int(ahead_s * 1e9)
+        assert await asked_to_begin(agent, at_ns) == wire.Refusal(reason=reason)
+        assert pipes.written == []
+
+    asyncio.run(ask())
 
 
 def test_a_mistake_of_ours_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

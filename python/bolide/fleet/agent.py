@@ -16,6 +16,9 @@ from bolide.fleet.job import PREPARED_S_MAX, RECORD_S, Job
 from bolide.fleet.limits import Limits
 from bolide.fleet.seal import Guard, Stamp
 
+PAST_S_MAX = 1.0
+"""What was due since the start is sent at once, at no rate: so the start cannot be long ago."""
+
 
 class Agent:
     """One agent, which executes one run at a time."""
@@ -109,11 +112,14 @@ class Agent:
         return wire.State(phase="preparing")
 
     async def _begin(self, job: Job, at_ns: int) -> wire.Reply:
-        ours_ns = at_ns - self._now_ns() + clock.now_ns()
-        if ours_ns > clock.now_ns() + PREPARED_S_MAX * 1e9:
+        ahead_ns = at_ns - self._now_ns()
+        if ahead_ns > PREPARED_S_MAX * 1e9:
             raise Error(f"the start is more than {PREPARED_S_MAX:.0f} s away")
+        if ahead_ns < -PAST_S_MAX * 1e9:
+            raise Error(f"the start was more than {PAST_S_MAX:.0f} s ago")
+        ours_ns = max(0, clock.now_ns() + ahead_ns)
         job.begins(ours_ns)
-        return _state(await job.ask(do="begin", at_ns=max(0, ours_ns)))
+        return _state(await job.ask(do="begin", at_ns=ours_ns))
 
     async def _fetch(self, job: Job, offset: int) -> wire.Reply:
         found = await job.ask(RECORD_S, do="record", offset=offset)

@@ -57,7 +57,7 @@ class Generator:
         self._heard_s = _now_s()
         phase = self._phase()
         match asked["do"]:
-            case "begin":
+            case "begin" if not self._has_begun:  # a second one would move the end
                 self._has_begun, phase = True, "running"
                 self._end_s = asked["at_ns"] / 1e9 + self._run_s_max
                 self._load.begin(asked["at_ns"])

@@ -85,7 +85,13 @@ class Job:
         self._heard_s = _now_s()
 
     def begins(self, at_ns: int) -> None:
-        """Note when the load begins, in the time of this machine's clock."""
+        """Note when the load begins, in the time of this machine's clock.
+
+        Raises:
+            Error: that is known already; a load that began again would exceed its limits.
+        """
+        if self._begins_s is not None:
+            raise Error("the load has its start already")
         self._begins_s = at_ns / 1e9
 
     async def ask(self, timeout_s: float = REPLY_S, **line: Any) -> dict[str, Any]:
