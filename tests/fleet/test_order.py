@@ -63,6 +63,12 @@ def test_shares_of_connections_are_exact() -> None:
     assert shares == [2, 2, 2, 1]
 
 
+def test_shares_of_requests_are_exact() -> None:
+    divided = orders(plan(duration_s=None, requests_total=3), 4)
+    assert [each.own_requests for each in divided] == [1, 1, 1, 0]
+    assert [each.own_requests for each in orders(plan(), 2)] == [None, None]
+
+
 def test_each_thread_has_a_connection() -> None:
     with pytest.raises(ConfigError, match="3 are fewer than the threads of 2 agents with 2 each"):
         orders(plan(connections=3, threads=2), 2)

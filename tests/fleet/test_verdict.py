@@ -59,6 +59,18 @@ def test_an_agent_that_was_not_sound(changes: dict[str, Any], reason: str) -> No
     assert found.startswith(reason)
 
 
+@pytest.mark.parametrize("more", [{}, {"achieved_share": 0.0, "offered_per_s": 0.0}])
+def test_an_agent_with_no_request_does_not_start(more: dict[str, Any]) -> None:
+    members = [member(each, start_late_us=None, **more) for each in "ab"]
+    for before, each in enumerate(members):
+        each.order = order(duration_s=None, requests_total=1, threads_before=before)
+    assert reasons(members) == ["agent a did not start"]
+
+
+def test_an_agent_of_which_no_request_was_due_has_done_its_share() -> None:
+    assert reasons([member("a", achieved_share=0.0, offered_per_s=0.0)]) == []
+
+
 def test_an_agent_that_was_lost_or_cut() -> None:
     lost, cut = member("a"), member("b")
     lost.report, lost.lost = None, "it cannot be reached"

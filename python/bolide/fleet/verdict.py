@@ -106,6 +106,8 @@ def late_s_max(order: Order | None) -> float:
 
 
 def _late(member: Member) -> str:
+    if member.order is not None and member.order.own_requests == 0:
+        return ""
     late_ns, most_ns = member.start_late_ns, late_s_max(member.order) * 1e9
     if late_ns is None:
         return f"agent {member.name} did not start"
@@ -153,8 +155,8 @@ def _short(member: Member) -> str:
     report, order = member.report, member.order
     if report is None or order is None:
         return ""
-    share = report["achieved_share"]
-    if share is not None and share < ACHIEVED_SHARE:
+    share, is_due = report["achieved_share"], report["offered_per_s"] != 0
+    if share is not None and share < ACHIEVED_SHARE and is_due:
         return (
             f"agent {member.name} achieved only {share:.1%} of its "
             f"{report['offered_per_s']:,.0f} requests/s"

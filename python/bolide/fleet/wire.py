@@ -103,10 +103,13 @@ class Order(_Struct, frozen=True, kw_only=True):
 
     @property
     def own_connections(self) -> int:
-        """How many connections this agent opens: the rest of the division is for the first."""
-        each, rest = divmod(self.connections, self.threads_all)
-        first = max(0, min(self.threads, rest - self.threads_before))
-        return each * self.threads + first
+        """How many connections this agent opens."""
+        return self._own(self.connections)
+
+    @property
+    def own_requests(self) -> int | None:
+        """How many requests this agent sends; None if their number does not end the run."""
+        return None if self.requests_total is None else self._own(self.requests_total)
 
     @property
     def own_rate_per_s(self) -> float | None:
@@ -127,6 +130,11 @@ class Order(_Struct, frozen=True, kw_only=True):
         if self.stages:
             return lead_s + sum(each.duration_s for each in self.stages)
         return None if self.duration_s is None else lead_s + self.duration_s
+
+    def _own(self, total: int) -> int:
+        """Return what this agent has of a total: the rest of the division is for the first."""
+        each, rest = divmod(total, self.threads_all)
+        return each * self.threads + max(0, min(self.threads, rest - self.threads_before))
 
 
 class _Message(_Struct, frozen=True, kw_only=True, tag_field="kind"):
