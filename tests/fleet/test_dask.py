@@ -7,11 +7,14 @@ import contextlib
 import json
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bolide.errors import Error
 from bolide.fleet import wire
+from bolide.fleet.dask import DaskLink
 from fleet.conftest import LOAD_S, AgentProcess, Processes
 from support.server import Server, children, command
 
@@ -60,6 +63,26 @@ def agent(processes: Processes) -> tuple[AgentProcess, str, str]:
     process = processes.agent(scheduler, "a")
     [address] = asyncio.run(addresses(scheduler))
     return process, scheduler, address
+
+
+def test_an_agent_whose_reply_dask_cannot_read_is_an_error_of_its_own() -> None:
+    async def fail(message: bytes) -> bytes:
+        raise AssertionError
+
+    async def respond(message: bytes) -> bytes:
+        return b"reply"
+
+    operations = {
+        "tcp://a": SimpleNamespace(bolide=fail),
+        "tcp://b": SimpleNamespace(bolide=respond),
+    }
+    link: Any = DaskLink.__new__(DaskLink)
+    link._near = dict.fromkeys(operations, True)
+    link._client = SimpleNamespace(rpc=operations.__getitem__)
+    found = asyncio.run(link._call_all(dict.fromkeys(operations, b"question"), 5.0))
+    assert str(found["tcp://a"]) == "its reply cannot be read: AssertionError"
+    assert isinstance(found["tcp://a"], Error) and found["tcp://b"] == b"reply"
+    assert link._near == {"tcp://a": False, "tcp://b": True}
 
 
 def attacks(file: Path) -> list[dict[str, Any]]:

@@ -194,6 +194,8 @@ class DaskLink:
             reply = await asyncio.wait_for(self._sent(address, message), timeout_s)
         except TimeoutError:
             return Error(f"it did not respond for {timeout_s:.0f} s")
+        except Error as error:
+            return error
         return reply if isinstance(reply, bytes) else Error("it cannot be reached")
 
     async def _sent(self, address: str, message: bytes) -> Any:
@@ -201,6 +203,9 @@ class DaskLink:
 
         The scheduler opens a connection for each message. That takes several round trips, of which
         the agent reads its clock in the last one, so offsets are known better without it.
+
+        Raises:
+            Error: what came back is no reply.
         """
         if await self._is_near(address):
             try:
@@ -208,6 +213,10 @@ class DaskLink:
             except OSError:  # it may have the message, so this one is not sent again
                 self._near[address] = False
                 return None
+            except Exception as error:  # Dask raises anything for what is not its protocol
+                self._near[address] = False
+                name = type(error).__name__
+                raise Error(f"its reply cannot be read: {name}") from None
         replies = await self._client.scheduler.broadcast(
             msg={"op": OPERATION, "message": message}, workers=[address], on_error="ignore"
         )
@@ -219,7 +228,7 @@ class DaskLink:
             self._near[address] = False
             try:
                 comm = await self._client.rpc.connect(address, timeout=NEAR_S)
-            except (OSError, TimeoutError):
+            except Exception:  # also that of a handshake that is none
                 return False
             self._client.rpc.reuse(address, comm)
             self._near[address] = True
