@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
+RECORD = "a record"
 Links = Callable[..., LocalLink]
 
 
@@ -165,6 +167,92 @@ def test_a_result_is_asked_for_until_it_arrives(links: Links, counting: Server) 
     address = counting.urls[0].removeprefix("http://")
     assert [each["target"] for each in report["fleet"]["agents"]] == [address] * 2
     assert "lost" not in report["invalid_kinds"]
+
+
+class Records:
+    """A link to agents that have a result, except those that are silent."""
+
+    def __init__(self, silent: set[str], gone: set[str] | None = None) -> None:
+        self._silent = silent
+        self._gone = gone or set()
+        self.calls = 0
+
+    def agents(self) -> dict[str, str]:
+        return {each: each for each in ("tcp://a", "tcp://b") if each not in self._gone}
+
+    def call(self, messages: Mapping[str, bytes], timeout_s: float = 5.0) -> dict[str, Any]:
+        self.calls += bool(messages)
+        if self.calls > 1 and not self._gone:
+            raise KeyboardInterrupt
+        octets = wire.encode(
+            wire.Part(has_ended=True, piece=RECORD, total=len(RECORD), ended="", target="")
+        )
+        failed = Error("it cannot be reached")
+        return {each: failed if each in self._silent else octets for each in messages}
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("gone", "reason"),
+    [({"tcp://b"}, "it cannot be reached"), (set(), "its result was not waited for")],
+)
+def test_a_result_is_not_awaited_after_its_agent_has_left_or_an_interrupt(
+    gone: set[str], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolide.fleet.result._report", lambda record: {"ok": 7})
+    link = Records({"tcp://b"}, gone)
+    members = [Member(f"tcp://{each}", description(each), clock.Offset(0, 0)) for each in "ab"]
+    for each in members:
+        each.heard_s = time.monotonic()
+    assert fetched(link, "r", members) == [RECORD]
+    assert [each.lost for each in members] == ["", reason]
+    assert link.calls == (1 if gone else 2)
+
+
+def test_a_run_without_a_report_frees_its_agents(links: Links, counting: Server) -> None:
+    link = links(clock.now_ns, clock.now_ns)
+    fleet = Fleet(link)
+    fleet.make_engine(plan(counting, duration_s=60.0)).start()
+    fleet.close()
+    assert run(fleet.make_engine(plan(counting, duration_s=0.3)))["ok"] > 0
+
+
+def test_an_error_while_results_are_fetched_frees_the_agents(
+    links: Links, counting: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = links(clock.now_ns)
+    engine = started(link, counting)
+
+    def fail(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("bolide.fleet.result.fetched", fail)
+        with pytest.raises(KeyboardInterrupt):
+            engine.report()
+    assert run(Fleet(link).make_engine(plan(counting, duration_s=0.3)))["ok"] > 0
+
+
+def test_an_agent_whose_progress_is_malformed_is_lost(
+    links: Links, counting: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = links(clock.now_ns, clock.now_ns)
+    engine = started(link, counting)
+    respond = link.agent("tcp://1").respond
+
+    async def lie(octets: bytes) -> bytes:
+        question = wire.question(octets)
+        if isinstance(question, wire.Look) and question.counts:
+            return wire.encode(wire.State(phase="running", snapshot="none"))
+        return await respond(octets)
+
+    monkeypatch.setattr(link.agent("tcp://1"), "respond", lie)
+    assert json.loads(engine.progress())["ok"] > 0
+    await_end(engine)
+    report = json.loads(engine.report())
+    assert report["invalid"][0].startswith("agent n1 was lost: its progress is malformed: ")
+    assert report["fleet"]["agents"][0]["ok"] > 0
 
 
 class Pieces:

@@ -7,6 +7,7 @@ its load; then it is lost, and the others stop. `result.py` fetches what was cou
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import time
@@ -50,6 +51,7 @@ class FleetEngine:
         self._is_done = False
         self._is_ending = False
         self._was_stopped = False
+        self._is_released = True
 
     def start(self) -> None:
         """Open the connections on all agents, and start the load everywhere at the same time.
@@ -59,6 +61,7 @@ class FleetEngine:
             Error: an agent does not respond, or its connections do not open in time.
         """
         names = {each.address: each.name for each in self.members}
+        self._is_released = False
         try:
             for member, found in zip(self.members, offsets(self._link, names), strict=True):
                 member.offset = found
@@ -72,7 +75,7 @@ class FleetEngine:
                 wire.State,
             )
         except BaseException:
-            self._release()
+            self.release()
             raise
         now_s = time.monotonic()
         for member in self.members:
@@ -101,17 +104,10 @@ class FleetEngine:
             self._look()
 
     def progress(self) -> str:
-        """Return the progress of the fleet since the last call, as JSON.
-
-        Raises:
-            Error: what an agent sent is malformed.
-        """
+        """Return the progress of the fleet since the last call, as JSON."""
         states = self._call(lambda each: wire.Look(run=self._run, counts=True))
         self._note_snapshots(states)
-        try:
-            return _core.merged_progress(list(self._snapshots.values()))
-        except ValueError as error:
-            raise Error(f"the progress that an agent sent is malformed: {error}") from None
+        return _core.merged_progress(list(self._snapshots.values()))
 
     def report(self) -> str:
         """Return the report of the fleet, as JSON, with its agents and whether it is valid.
@@ -119,12 +115,13 @@ class FleetEngine:
         Raises:
             Error: there is no result of any agent.
         """
-        records = result.fetched(self._link, self._run, self.members)
-        if not records:
-            self._release()
-            raise Error(self._all_lost())
-        self._measure_again()
-        self._release()
+        try:
+            records = result.fetched(self._link, self._run, self.members)
+            if not records:
+                raise Error(self._all_lost())
+            self._measure_again()
+        finally:
+            self.release()
         report = json.loads(_core.merged_report(records))
         found = reasons(self.members, was_interrupted=self._was_stopped)
         invalid = {
@@ -132,6 +129,15 @@ class FleetEngine:
             "invalid_kinds": list(dict.fromkeys(each.kind for each in found)),
         }
         return json.dumps(report | invalid | {"fleet": self._as_data()})
+
+    def release(self) -> None:
+        """End what there is on the agents, and free their results, where they can be reached."""
+        if self._is_released:
+            return
+        forget = wire.encode(wire.Forget(run=self._run))
+        with contextlib.suppress(Error):
+            self._link.call({each.address: forget for each in self.members}, RELEASE_S)
+        self._is_released = True
 
     def _prepare(self, member: Member) -> wire.Prepare:
         return wire.Prepare(run=self._run, order=self._orders[member.address])
@@ -147,7 +153,11 @@ class FleetEngine:
                     raise ConfigError(f"agent {name}: {state.reason}")
             late = [name for name, each in phases.items() if each.phase not in ("ready", "done")]
             if not late:
-                return self._note_snapshots(states)
+                self._note_snapshots(states)
+                for member in self.members:
+                    if member.lost:
+                        raise Error(f"agent {member.name}: {member.lost}")
+                return
             if time.monotonic() > end:
                 names = ", ".join(late)
                 raise Error(f"the connections of {names} did not open within {OPENING_S:.0f} s")
@@ -170,9 +180,15 @@ class FleetEngine:
         return all(one or other == "done" for one, other in zip(lost, phases, strict=True))
 
     def _note_snapshots(self, states: Sequence[wire.Reply | None]) -> None:
+        """Keep what agents counted; one whose counts cannot be read is lost."""
         for member, state in zip(self.members, states, strict=True):
-            if isinstance(state, wire.State) and state.snapshot is not None:
+            if not isinstance(state, wire.State) or state.snapshot is None:
+                continue
+            try:
+                _core.merged_progress([state.snapshot])
                 self._snapshots[member.address] = state.snapshot
+            except ValueError as error:
+                member.lost = f"its progress is malformed: {error}"
 
     def _measure_again(self) -> None:
         """Read the clocks of those that are there once more."""
@@ -243,14 +259,6 @@ class FleetEngine:
                 member.lost = why
             elif silent_s > SILENT_S_MAX:
                 member.lost = f"it was silent for {silent_s:.0f} s ({why})"
-
-    def _release(self) -> None:
-        """End what there is on the agents, and free their results, where they can be reached."""
-        forget = wire.encode(wire.Forget(run=self._run))
-        try:
-            self._link.call({each.address: forget for each in self.members}, RELEASE_S)
-        except Error:
-            return
 
     def _all_lost(self) -> str:
         lost = (f"agent {each.name}: {each.lost}" for each in self.members if each.lost)

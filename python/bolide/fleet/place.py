@@ -67,6 +67,7 @@ class Fleet:
         except Error as error:
             raise Error(f"{error}; end it, or leave it out with --without-agent NAME") from None
         self._members = [Member(*each) for each in known]
+        self._engine: FleetEngine | None = None
 
     def find(self, options: Options) -> Destination:
         """Parse the URLs; the agents resolve their names.
@@ -85,7 +86,13 @@ class Fleet:
 
     def make_engine(self, plan: dict[str, Any]) -> FleetEngine:
         """Return the engine for a run of the plan."""
-        return FleetEngine(plan, self._link, self._members)
+        self._engine = FleetEngine(plan, self._link, self._members)
+        return self._engine
+
+    def close(self) -> None:
+        """End a run of which there is no report, so that its agents are free for another one."""
+        if self._engine is not None:
+            self._engine.release()
 
     def shared_processors(self, plan: dict[str, Any]) -> list[int]:
         """Return nothing: the agents' machines are not looked at."""
@@ -212,7 +219,9 @@ def opened(fleet: FleetOptions) -> Iterator[Fleet]:
 
     with contextlib.closing(DaskLink(where)) as link:
         carrier: Link = SealedLink(link, secret) if secret else link
-        yield Fleet(carrier, fleet.agents, fleet.without, is_readable)
+        made = Fleet(carrier, fleet.agents, fleet.without, is_readable)
+        with contextlib.closing(made):
+            yield made
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +62,7 @@ class _Fetch:
 
     def is_to_repeat(self, octets: bytes | Exception) -> bool:
         """Return whether an agent that did not respond may still have its result."""
-        is_silent = isinstance(octets, Exception) and not isinstance(octets, ConfigError)
-        return is_silent and time.monotonic() - self.member.heard_s < SILENT_S_MAX
+        return _is_silent(octets) and time.monotonic() - self.member.heard_s < SILENT_S_MAX
 
     def take(self, octets: bytes | Exception) -> bool:
         """Add a piece; return whether it is the last one.
@@ -96,22 +95,47 @@ def _fetched(link: Link, run: str, members: Sequence[Member], timeout_s: float) 
     end_s = time.monotonic() + END_S
     all_ = [_Fetch(each, end_s) for each in members]
     left = {each.member.address: each for each in all_}
-    while left:
-        before = (len(left), sum(len(each.text) for each in all_))
-        asked = {key: wire.Fetch(run=run, offset=len(each.text)) for key, each in left.items()}
-        for address, octets in _call(link, asked, timeout_s).items():
-            fetch = left[address]
-            if fetch.is_to_repeat(octets):
-                continue
-            try:
-                if fetch.take(octets):
-                    del left[address]
-            except Error as error:
-                fetch.fail(error)
-                del left[address]
-        if before == (len(left), sum(len(each.text) for each in all_)):
-            time.sleep(AGAIN_S)
+    try:
+        while left:
+            before = (len(left), sum(len(each.text) for each in all_))
+            _fetch_once(link, run, left, timeout_s)
+            if before == (len(left), sum(len(each.text) for each in all_)):
+                time.sleep(AGAIN_S)
+    except KeyboardInterrupt:  # what there is can be reported
+        for each in left.values():
+            each.fail(Error("its result was not waited for"))
     return [each.text for each in all_ if each.text]
+
+
+def _fetch_once(link: Link, run: str, left: dict[str, _Fetch], timeout_s: float) -> None:
+    """Ask each agent once; remove those of which all has come, or nothing will come."""
+    asked = {key: wire.Fetch(run=run, offset=len(each.text)) for key, each in left.items()}
+    replies = _call(link, asked, timeout_s)
+    is_anyone_silent = any(_is_silent(each) for each in replies.values())
+    there = _there(link, replies) if is_anyone_silent else replies
+    for address, octets in replies.items():
+        fetch = left[address]
+        if address in there and fetch.is_to_repeat(octets):
+            continue
+        try:
+            if fetch.take(octets):
+                del left[address]
+        except Error as error:
+            fetch.fail(error)
+            del left[address]
+
+
+def _there(link: Link, asked: Collection[str]) -> Collection[str]:
+    """Return the addresses of the agents that have not left; all that were asked if unknown."""
+    try:
+        return link.agents()
+    except Error:
+        return asked
+
+
+def _is_silent(octets: bytes | Exception) -> bool:
+    """Return whether there is no reply, but may be one to the same question later."""
+    return isinstance(octets, Exception) and not isinstance(octets, ConfigError)
 
 
 def _call(
