@@ -62,6 +62,19 @@ def test_a_reply_that_cannot_be_read_is_an_error(line: bytes) -> None:
     asyncio.run(ask())
 
 
+def test_a_generator_that_was_killed_is_a_reason() -> None:
+    class Closed(Pipes):
+        async def drain(self) -> None:
+            raise ConnectionResetError("Connection lost")
+
+    async def ask() -> None:
+        expected = "its generator has ended: it was killed, or has closed its connection"
+        with pytest.raises(Error, match=expected):
+            await job_of(Closed()).ask(do="look")
+
+    asyncio.run(ask())
+
+
 class FakeLoad:
     """A load that ends when it is stopped, with a record of 25 characters."""
 

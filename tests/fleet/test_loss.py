@@ -19,7 +19,7 @@ from bolide.fleet.job import Job
 from bolide.fleet.limits import Limits
 from bolide.fleet.link import Link
 from bolide.fleet.place import Fleet
-from bolide.fleet.result import fetched
+from bolide.fleet.result import _may_have, fetched
 from bolide.fleet.verdict import Member
 from fleet.conftest import counts
 from fleet.in_process import LocalLink, await_end, has_begun, plan, run
@@ -296,6 +296,31 @@ def test_a_result_arrives_in_pieces(links: Links, counting: Server) -> None:
     records, member = fetched_from(Pieces(piece))
     assert records == [whole.piece]
     assert member.report is not None and member.report["ok"] == 50
+
+    for changes in ({"ok": 10**9}, {"ok": 49}, {"ok": 60, "drained": 10, "is_open_loop": True}):
+        false = json.dumps(json.loads(whole.piece) | changes)
+        part = wire.Part(has_ended=True, piece=false, total=len(false), ended="", target="")
+        records, member = fetched_from(Pieces(lambda offset, part=part: part))
+        assert records == [] and member.report is None
+        number = f"{changes['ok']:,}"
+        expected = f"its result contradicts itself: {number} correct responses with 50 latencies"
+        assert member.lost == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "may"),
+    [
+        ({}, True),
+        ({"ok": 8, "errors": {"unexpected_bytes": 2}}, True),
+        ({"ok": 7, "errors": {"unexpected_bytes": 2}}, False),
+        ({"ok": 12, "drained": 2, "was_stopped": True}, True),
+        ({"ok": 12, "drained": 2}, False),
+        ({"ok": 12, "drained": 1, "was_stopped": True}, False),
+    ],
+)
+def test_a_correct_response_has_a_latency(changes: dict[str, Any], may: bool) -> None:
+    report = {"ok": 10, "errors": {"unexpected_bytes": 0}, "drained": None, "was_stopped": False}
+    assert _may_have(report | changes, 10) is may
 
 
 @pytest.mark.parametrize(

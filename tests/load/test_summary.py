@@ -188,6 +188,14 @@ NOTES: list[tuple[dict[str, Any], str]] = [
         "3 connections could not be opened: Permission denied",
     ),
     (
+        {"errors": {"connect": 3}, "connect_failures": {"\x1b[31m" + "x" * 200: 3}},
+        "3 connections could not be opened: \\x1b[31m" + "x" * 75,
+    ),
+    (
+        {"errors": {"connect": 3}, "connect_failures": {"errno_" + "9" * 20: 3}},
+        "3 connections could not be opened: errno_99999999999999999999",
+    ),
+    (
         {"unfinished": 50, "unfinished_us": [[100.0, 49], [3e6, 1]]},
         "50 requests had no response when the time was over, the oldest after 3.00 s: no response",
     ),

@@ -181,7 +181,8 @@ class Job:
         except TimeoutError:
             raise Error(f"its generator did not respond for {timeout_s:.0f} s") from None
         except OSError as error:
-            raise Error(f"its generator has ended: {error.strerror}") from None
+            why = error.strerror or "it was killed, or has closed its connection"
+            raise Error(f"its generator has ended: {why}") from None
         except ValueError as error:
             raise Error(f"its generator's reply cannot be read: {error}") from None
         raise Error(self.reason or "its generator has ended")

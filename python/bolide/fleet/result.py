@@ -152,13 +152,30 @@ def _report(record: str) -> dict[str, Any]:
     """Make the report of one agent.
 
     Raises:
-        Error: it is no record.
+        Error: it is no record, or contradicts itself.
     """
     try:
         report: dict[str, Any] = json.loads(_core.merged_report([record]))
     except ValueError as error:
         raise Error(f"its result is malformed: {error}") from None
+    latencies = sum(count for _, count in report["histogram"])
+    if not _may_have(report, latencies):
+        raise Error(
+            f"its result contradicts itself: {report['ok']:,} correct responses with "
+            f"{latencies:,} latencies"
+        )
     return report
+
+
+def _may_have(report: dict[str, Any], latencies: int) -> bool:
+    """Return whether a report may have so many latencies: one for each correct response.
+
+    Those of responses that unexpected bytes have made wrong later are kept, and those that arrived
+    after the measured time may be missing if the load was stopped then.
+    """
+    ok, unexpected = report["ok"], report["errors"]["unexpected_bytes"]
+    missing = report["drained"] or 0 if report["was_stopped"] else 0
+    return bool(ok - missing <= latencies <= ok + unexpected)
 
 
 def as_data(member: Member) -> dict[str, Any]:

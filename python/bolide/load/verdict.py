@@ -6,9 +6,11 @@ A figure that describes the generator, or failures, does not describe the server
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from bolide import quantity
+from bolide.visible import visible
 
 Report = dict[str, Any]
 
@@ -166,6 +168,7 @@ CONNECT_REMEDIES = {
 """What prevented connections, and what to do about it."""
 OWN_LIMITS = ("no_port", "no_file")
 """Causes that are limits of the generator."""
+CAUSE_CHARS_MAX = 80
 
 
 def _connecting(report: Report) -> str:
@@ -174,10 +177,14 @@ def _connecting(report: Report) -> str:
     if not failures:
         return ""
     cause = max(failures, key=lambda name: int(failures[name]))
-    what = CONNECT_REMEDIES.get(cause)
-    if what is None:
-        what = os.strerror(int(cause.removeprefix("errno_")))
+    what = CONNECT_REMEDIES.get(cause) or _error_text(cause)
     return f"{sum(failures.values()):,} connections could not be opened: {what}"
+
+
+def _error_text(cause: str) -> str:
+    """Describe a cause that is an error of the system, or what an agent of a fleet called it."""
+    number = re.fullmatch("errno_([0-9]{1,4})", cause)
+    return os.strerror(int(number[1])) if number else visible(cause[:CAUSE_CHARS_MAX])
 
 
 def lacks_connections(report: Report) -> bool:
