@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,11 +111,11 @@ def _fetch_once(link: Link, run: str, left: dict[str, _Fetch], timeout_s: float)
     """Ask each agent once; remove those of which all has come, or nothing will come."""
     asked = {key: wire.Fetch(run=run, offset=len(each.text)) for key, each in left.items()}
     replies = _call(link, asked, timeout_s)
-    is_anyone_silent = any(_is_silent(each) for each in replies.values())
-    there = _there(link, replies) if is_anyone_silent else replies
+    silent: dict[str, bytes | Exception] = {}
     for address, octets in replies.items():
         fetch = left[address]
-        if address in there and fetch.is_to_repeat(octets):
+        if fetch.is_to_repeat(octets):
+            silent[address] = octets
             continue
         try:
             if fetch.take(octets):
@@ -123,14 +123,19 @@ def _fetch_once(link: Link, run: str, left: dict[str, _Fetch], timeout_s: float)
         except Error as error:
             fetch.fail(error)
             del left[address]
+    if silent:
+        time.sleep(AGAIN_S)  # that an agent has left is known a moment later
+        there = _there(link, silent)
+        for address in silent.keys() - there:
+            left.pop(address).fail(Error(str(silent[address])))
 
 
-def _there(link: Link, asked: Collection[str]) -> Collection[str]:
+def _there(link: Link, asked: Iterable[str]) -> set[str]:
     """Return the addresses of the agents that have not left; all that were asked if unknown."""
     try:
-        return link.agents()
+        return set(link.agents())
     except Error:
-        return asked
+        return set(asked)
 
 
 def _is_silent(octets: bytes | Exception) -> bool:
