@@ -16,6 +16,7 @@ from bolide.errors import Error
 from bolide.fleet import wire
 from bolide.fleet.dask import DaskLink
 from fleet.conftest import LOAD_S, AgentProcess, Processes
+from fleet.dask_messages import addresses, asked
 from support.server import Server, children, command
 
 distributed = pytest.importorskip("distributed")
@@ -37,23 +38,6 @@ class Touch:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (open, (str(self._path), "w"))
-
-
-async def asked(address: str, **message: Any) -> Any:
-    """Send an agent a message as Dask does; return the reply, or what prevented one."""
-    comm = await distributed.core.connect(address)
-    try:
-        await comm.write({"reply": True, **message})
-        return await asyncio.wait_for(comm.read(deserializers=["msgpack"]), 1)
-    except (OSError, TimeoutError, TypeError) as error:  # TypeError: an error of Dask's
-        return error
-    finally:
-        comm.abort()
-
-
-async def addresses(scheduler: str) -> list[str]:
-    async with distributed.Client(scheduler, asynchronous=True, set_as_default=False) as client:
-        return list((await client.scheduler.identity(n_workers=-1))["workers"])
 
 
 @pytest.fixture

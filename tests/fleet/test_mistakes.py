@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import socketserver
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from fleet.conftest import LOAD_S
 from support.server import Start, command
 
 pytestmark = pytest.mark.slow
@@ -20,6 +25,8 @@ pytestmark = pytest.mark.slow
     [
         (("--fleet", "local:0"), "'local:0' has not 1 to 64 agents"),
         (("--fleet", "local"), "'local' is not a fleet; give local:N or tcp://HOST:PORT"),
+        (("--fleet", "tcp://[::1:1"), "'tcp://[::1:1' is not a fleet; give local:N or"),
+        (("--fleet", "tcp://127.0.0.1:99999"), "is not a fleet; give local:N or tcp://HOST:PORT"),
         (("--fleet", "127.0.0.1:8786"), "is not a fleet; give local:N or tcp://HOST:PORT"),
         (
             ("--fleet", "tcp://192.0.2.1:8786"),
@@ -59,9 +66,74 @@ def test_a_scheduler_that_is_not_there(
     assert (code, written) == (3, f"bolide: error: no Dask scheduler at {fleet} within 0 s\n")
 
 
+def silent(client: socket.socket) -> None:
+    """Wait for the end."""
+    while client.recv(1 << 16):
+        pass
+
+
+def echo(client: socket.socket) -> None:
+    """Send everything back."""
+    while octets := client.recv(1 << 16):
+        client.sendall(octets)
+
+
+def http(client: socket.socket) -> None:
+    """Respond as a server of HTTP."""
+    client.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    silent(client)
+
+
+@contextlib.contextmanager
+def listening(respond: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Listen on a port of this machine; return its address for `--fleet`."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError):
+                respond(self.request)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"tcp://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("respond", "why"),
+    [
+        (silent, "what listens there did not respond within 6 s"),
+        (echo, "something else listens there"),
+        (http, "something else listens there (a message has more than 128 MiB)"),
+    ],
+)
+def test_something_else_than_a_scheduler(
+    respond: Callable[[socket.socket], None], why: str, load: Callable[..., tuple[int, str, str]]
+) -> None:
+    with listening(respond) as fleet:
+        done = load("http://127.0.0.1:9/", "--fleet", fleet)
+    assert done == (3, "", f"bolide: error: no Dask scheduler at {fleet}: {why}\n")
+
+
+def test_an_agent_of_something_else_than_a_scheduler(
+    tmp_path: Path,
+) -> None:
+    with listening(echo) as fleet:
+        code, _, written = command("agent", fleet, cwd=tmp_path, timeout_s=LOAD_S)
+    expected = f"bolide: error: no Dask scheduler at {fleet}: something else listens there\n"
+    assert (code, written) == (3, expected)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("tcp://[::1:1",), "'tcp://[::1:1' is not a scheduler; give tcp://HOST:PORT"),
+        (("tcp://127.0.0.1:0",), "'tcp://127.0.0.1:0' is not a scheduler; give tcp://HOST:PORT"),
         (("127.0.0.1:8786",), "'127.0.0.1:8786' is not a scheduler; give tcp://HOST:PORT"),
         (("tcp://127.0.0.1:1", "--allow", "10.0.0.1/8"), "--allow: '10.0.0.1/8' is not a network"),
         (

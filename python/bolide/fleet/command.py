@@ -14,6 +14,7 @@ from bolide import quantity
 from bolide.errors import ConfigError, Error
 from bolide.flags import PORT, TIME, count
 from bolide.fleet.agent import Agent
+from bolide.fleet.exposure import is_scheduler
 from bolide.fleet.limits import (
     CONNECTIONS_MAX,
     DURATION_S_MAX,
@@ -89,7 +90,7 @@ def agent(
     ends when the scheduler ends, with exit code 3, or on TERM or INT, with 0. docs/fleet.md
     explains how to start a fleet.
     """
-    if not scheduler.startswith(("tcp://", "tls://")):
+    if not is_scheduler(scheduler):
         raise ConfigError(f"{scheduler!r} is not a scheduler; give tcp://HOST:PORT")
     networks = tuple(network(text) for text in allowed) or LOOPBACK
     limits = Limits(

@@ -39,11 +39,14 @@ def _imported(name: str) -> Any:
 dask = _imported("dask")
 distributed = _imported("distributed")
 pickle = _imported("distributed.protocol.pickle")
+reading = _imported("bolide.fleet.reading")
 
 OPERATION = "bolide"
 RESOURCE = "bolide-agent"
 """By what agents are distinguished from other workers of a cluster."""
 CONNECT_S = 5.0
+GREET_S = CONNECT_S + 1.0
+"""How long a scheduler may take to say what it is; Dask bounds only the connection itself."""
 NEAR_S = 1.0
 """How long the coordinator tries to connect to an agent itself."""
 KEPT_HANDLERS = {"identity", "ping"}
@@ -54,6 +57,7 @@ CONFIG = {
     "distributed.worker.http.routes": [],
     "distributed.scheduler.http.routes": [],
     "distributed.comm.timeouts.connect": f"{CONNECT_S}s",
+    "distributed.comm.compression": False,
 }
 
 
@@ -65,6 +69,7 @@ def prepare_process() -> None:
     any other client sends it as a warning. What goes wrong is reported by us.
     """
     dask.config.set(CONFIG)
+    reading.bound()
     for module in (pickle, distributed.client, distributed.scheduler):
         module.loads = _load_nothing
     distributed.Client._default_event_handlers = {}
@@ -148,11 +153,12 @@ class DaskLink:
         _demand_certificates(scheduler, "client")
         self._scheduler = scheduler
         self._near: dict[str, bool] = {}
+        asyncio.run(_greet(scheduler, "client"))
         try:
             self._client = distributed.Client(
                 scheduler, timeout=CONNECT_S, set_as_default=False, name="bolide-load"
             )
-        except GONE as error:
+        except (Exception, asyncio.CancelledError) as error:  # whatever it made of the messages
             raise Error(f"no Dask scheduler at {scheduler}: {_cause(error)}") from None
 
     def agents(self) -> dict[str, str]:
@@ -235,6 +241,43 @@ class DaskLink:
         return self._near[address]
 
 
+async def _greet(scheduler: str, role: str) -> None:
+    """Ask a scheduler what it is.
+
+    Raises:
+        Error: it is none, or does not respond.
+    """
+    why = "something else listens there"
+    try:
+        async with asyncio.timeout(GREET_S):
+            found = await _identity_at(scheduler, role)
+    except TimeoutError:
+        why = f"what listens there did not respond within {GREET_S:.0f} s"
+    except distributed.comm.core.FatalCommClosedError as error:  # of certificates
+        why = _cause(error)
+    except distributed.comm.CommClosedError as error:
+        why = f"{why} ({_cause(error)})"
+    except OSError as error:
+        why = _cause(error)
+    except Exception as error:  # whatever Dask makes of the messages of another protocol
+        why = f"{why} ({type(error).__name__})"
+    else:
+        if isinstance(found, dict) and isinstance(found.get("workers"), dict):
+            return
+    raise Error(f"no Dask scheduler at {scheduler}: {why}")
+
+
+async def _identity_at(address: str, role: str) -> Any:
+    """Ask a process of Dask for its identity, on a connection of its own."""
+    arguments = distributed.Security().get_connection_args(role)
+    comm = await distributed.core.connect(address, timeout=CONNECT_S, **arguments)
+    try:
+        await comm.write({"op": "identity", "n_workers": 0, "reply": True})
+        return await comm.read()
+    finally:
+        comm.abort()
+
+
 def _cause(error: BaseException) -> str:
     """Describe an error of Dask in one line: the first one, which caused the others."""
     while error.__cause__ is not None:
@@ -291,8 +334,10 @@ async def serve(scheduler: str, agent: Agent, wait_s: float, host: str | None) -
         worker: Worker = await Worker(scheduler, agent, death_timeout=wait_s, host=host)
     except TimeoutError:
         raise Error(f"no Dask scheduler at {scheduler} within {wait_s:.0f} s") from None
-    except (OSError, RuntimeError, ValueError) as error:
-        raise _not_joined(scheduler, agent, host, error) from None
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever Dask makes of the messages of another protocol
+        raise await _not_joined(scheduler, agent, host, error) from None
     if is_open:
         identity = await worker.scheduler.identity(n_workers=0)
         try:
@@ -303,11 +348,15 @@ async def serve(scheduler: str, agent: Agent, wait_s: float, host: str | None) -
     return worker
 
 
-def _not_joined(scheduler: str, agent: Agent, host: str | None, error: Exception) -> Error:
+async def _not_joined(scheduler: str, agent: Agent, host: str | None, error: Exception) -> Error:
     """Explain why a worker did not start."""
-    cause = _cause(error)
+    cause = printable(_cause(error))
     if "name taken" in cause:
         return ConfigError(f"the name {agent.name!r} is taken at {scheduler}; give another --name")
     if "assign requested address" in cause:
         return ConfigError(f"--host: {host} is not an address of this machine")
+    try:
+        await _greet(scheduler, "worker")
+    except Error as none:
+        return none
     return Error(f"cannot join {scheduler}: {cause}")

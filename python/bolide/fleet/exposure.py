@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 
 from bolide.errors import ConfigError
@@ -10,6 +11,14 @@ from bolide.errors import ConfigError
 REMEDY = (
     "give the --secret-file of `bolide load` (openssl rand -hex 32 > FILE makes one), or use tls://"
 )
+_SCHEDULER = re.compile(r"(?:tcp|tls)://(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\s:/@\[\]]+):([0-9]{1,5})")
+PORT_MAX = 0xFFFF
+
+
+def is_scheduler(text: str) -> bool:
+    """Return whether a text is `tcp://HOST:PORT`, or the same with `tls`."""
+    found = _SCHEDULER.fullmatch(text)
+    return found is not None and 0 < int(found[1]) <= PORT_MAX
 
 
 def host_of(address: str) -> str:

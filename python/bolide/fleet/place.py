@@ -13,7 +13,7 @@ from bolide.config.address import Address
 from bolide.errors import ConfigError, Error
 from bolide.fleet import wire
 from bolide.fleet.engine import FleetEngine
-from bolide.fleet.exposure import host_of, is_loopback
+from bolide.fleet.exposure import host_of, is_loopback, is_scheduler
 from bolide.fleet.link import Link
 from bolide.fleet.reply import expected, offsets
 from bolide.fleet.seal import SealedLink, secret_in
@@ -29,7 +29,6 @@ JOIN_S = 60.0
 POLL_S = 0.1
 SECRET_FIELDS = {"authorization", "cookie", "proxy-authorization"}
 _LOCAL = re.compile(r"local:([0-9]{1,3})")
-_SCHEDULER = re.compile(r"(?:tcp|tls)://.+:[0-9]{1,5}")
 _ELSEWHERE = {
     "proxy": "a proxy hides the target from the agents' limits; load it without a fleet",
     "source_addresses": "--source is an address of one machine; leave it out with --fleet",
@@ -202,7 +201,7 @@ def opened(fleet: FleetOptions) -> Iterator[Fleet]:
         Error: the scheduler, or an agent, cannot be reached.
     """
     local, where = _LOCAL.fullmatch(fleet.where), fleet.where
-    if local is None and not _SCHEDULER.fullmatch(where):
+    if local is None and not is_scheduler(where):
         raise ConfigError(f"--fleet: {where!r} is not a fleet; give local:N or tcp://HOST:PORT")
     if local is not None:
         with _started(int(local[1]), fleet) as link:
