@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bolide import quantity
+from bolide import quantity, streams
 from bolide.errors import ConfigError, Error
 from bolide.flags import PORT, TIME, count
 from bolide.fleet.agent import Agent
@@ -24,6 +24,7 @@ from bolide.fleet.limits import (
     network,
 )
 from bolide.fleet.seal import secret_in
+from bolide.fleet.wire import printable
 
 WAIT_S = 60.0
 
@@ -126,7 +127,8 @@ async def _run(scheduler: str, agent: Agent, host: str | None, wait_s: float, qu
         return
     worker = starting.result()
     if not quiet:
-        click.echo(f"agent {agent.name} of {scheduler}: {_limits_text(agent.limits)}", err=True)
+        name = printable(agent.name)
+        streams.say(f"agent {name} of {scheduler}: {_limits_text(agent.limits)}")
     finished = asyncio.create_task(worker.finished())
     await asyncio.wait({finished, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if not stop.is_set():

@@ -15,6 +15,8 @@ from bolide.fleet.generator import Assignment
 from bolide.fleet.limits import Limits
 from bolide.fleet.wire import Order
 
+MODULE = (sys.executable, "-P", "-m")
+"""Runs a module of ours: with -P, none of the same name that is in the current folder."""
 LINE_BYTES_MAX = 1 << 22
 """Several times what a line with a piece of a result has."""
 START_S = 20.0
@@ -131,8 +133,7 @@ class Job:
         host, port = self._order.host, self._order.port
         self.target = str(await asyncio.to_thread(self._limits.address_of, host, port))
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
+            *MODULE,
             "bolide.fleet.generator",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

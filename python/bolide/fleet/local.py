@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from bolide.errors import Error
 from bolide.fleet.dask import DaskLink, distributed, ignored, prepare_process
-from bolide.fleet.seal import SealedLink, secret_in
+from bolide.fleet.job import MODULE
+from bolide.fleet.seal import SealedLink
 
 START_S = 30.0
+JOIN_S = 10.0
+"""How long an agent waits for the scheduler, which is there already, if it has not been killed."""
 END_S = 5.0
 POLL_S = 0.05
 SECRET_BYTES = 32
@@ -46,15 +47,13 @@ def started(count: int) -> Iterator[SealedLink]:
     prepare_process()
     with _scheduler() as cluster, contextlib.ExitStack() as stack:
         address = cluster.scheduler_address
-        file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bolide-"))) / "secret"
-        file.write_text(
-            secrets.token_hex(SECRET_BYTES), encoding="ascii"
-        )  # in a folder that is only for this user
+        secret = secrets.token_hex(SECRET_BYTES).encode()
+        file = stack.enter_context(_in_memory(secret))
         processes = [
             stack.enter_context(_process(address, f"local-{number}", file))
             for number in range(count)
         ]
-        with contextlib.closing(SealedLink(DaskLink(address), secret_in(file))) as link:
+        with contextlib.closing(SealedLink(DaskLink(address), secret)) as link:
             _await(link, processes)
             yield link
 
@@ -86,13 +85,26 @@ def _scheduler() -> Any:
 
 
 @contextlib.contextmanager
-def _process(scheduler: str, name: str, secret_file: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _in_memory(octets: bytes) -> Iterator[int]:
+    """Return the descriptor of a file in no folder: nothing is left of it, however this ends."""
+    descriptor = os.memfd_create("secret")
+    try:
+        os.write(descriptor, octets)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _process(scheduler: str, name: str, secret_file: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run an agent."""
     allowed = [word for network in EVERYTHING for word in ("--allow", network)]
     limits = ["--connections-max", "1M", "--duration-max", "24h", "--threads-max", "10k"]
-    options = ["--name", name, "--secret-file", str(secret_file), "--quiet"]
+    options = ["--name", name, "--secret-file", f"/dev/fd/{secret_file}", "--quiet"]
+    options += ["--wait", f"{JOIN_S:.0f}"]
     process = subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-m", "bolide", "agent", scheduler, *options, *allowed, *limits],
+        [*MODULE, "bolide", "agent", scheduler, *options, *allowed, *limits],
+        pass_fds=(secret_file,),
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # an interrupt of the terminal is the coordinator's
     )

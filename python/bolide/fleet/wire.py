@@ -307,8 +307,14 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(msgspec.structs.replace(self, seal=seal))
 
 
+SHOWN_MAX = 500
+"""How many characters of a text of another machine are shown."""
+
+
 def printable(text: str) -> str:
-    """Return a text of another machine in one line, without what a terminal would obey."""
+    """Return a text of another machine in one short line, without what a terminal would obey."""
+    if len(text) > SHOWN_MAX:
+        text = text[:SHOWN_MAX] + "\N{HORIZONTAL ELLIPSIS}"
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 

@@ -72,8 +72,11 @@ def _load(context: click.Context, /, **given: Any) -> None:
     fleet's result is not valid, 130 interrupted or terminated (after the report). docs/load.md
     explains each figure.
     """
-    # `timeout` and `kill` end it like Ctrl-C, so that no measurement is lost.
+    # `timeout`, `kill` and a terminal that is closed end it like Ctrl-C, so that no measurement is
+    # lost; `nohup` ignores the latter.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     streams.forgive_errors()
     fleet = _fleet(given)
     output = {name: given.pop(name) for name in ("as_json", "as_csv", "view", "quiet", "find")}
