@@ -89,7 +89,7 @@ PACKAGES = {
     "fleet": {"_core", "config", "errors", "flags", "load", "quantity"},
     "interface": {"_core", "config", "errors", "web"},
     "lab": {"_core", "errors", "flags", "lazy_group", "quantity", "streams", "visible"},
-    "load": {"_core", "config", "errors", "flags", "quantity", "streams"},
+    "load": {"_core", "config", "errors", "flags", "quantity", "streams", "visible"},
     "manage": {"config", "errors", "flags", "visible"},
     "server": {"_core", "config", "errors", "interface", "web"},
     "web": {"_core", "errors"},
