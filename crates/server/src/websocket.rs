@@ -23,11 +23,10 @@ mod outgoing;
 mod rare;
 pub(crate) mod upgraded;
 
-use net::memory::{NoMemory, append, is_there, reserve};
+use net::memory::{NoMemory, append, is_there};
 use wire::websocket::extension::Agreement;
 use wire::websocket::{
-    CONTROL_FRAME_BYTES_MAX, CloseCode, Content, Event, Failure, Incoming, Inflater, Kind,
-    Receiver, Role, Sender,
+    CloseCode, Content, Event, Failure, Incoming, Inflater, Kind, Receiver, Role,
 };
 
 use self::opening::Handshake;
@@ -520,24 +519,6 @@ impl WebSocket {
             return self.lack(context, lack);
         }
         self.push_pong(context);
-    }
-
-    /// Whether a pong is owed, and may be the next frame.
-    #[inline]
-    fn may_send_pong(&self) -> bool {
-        self.has_ping && self.state == State::Open && !self.outgoing.is_in_part()
-    }
-
-    fn push_pong(&mut self, context: &mut Context) {
-        if !self.may_send_pong() {
-            return;
-        }
-        let content = self.forget_ping();
-        let out = &mut context.responder.out;
-        match reserve(out, CONTROL_FRAME_BYTES_MAX) {
-            Ok(()) => Sender::new(Role::Server).push_pong(out, &content, [0; 4]),
-            Err(lack) => self.lack(context, lack),
-        }
     }
 
     /// Moves everything that waits to the output of a stream.

@@ -35,6 +35,25 @@ fn close_ms_max(context: &Context) -> u64 {
 }
 
 impl WebSocket {
+    /// Whether a pong is owed, and may be the next frame.
+    #[inline]
+    pub(super) fn may_send_pong(&self) -> bool {
+        self.has_ping && self.state == State::Open && !self.outgoing.is_in_part()
+    }
+
+    /// Appends the pong to what is sent next, if it may be that.
+    pub(super) fn push_pong(&mut self, context: &mut Context) {
+        if !self.may_send_pong() {
+            return;
+        }
+        let content = self.forget_ping();
+        let out = &mut context.responder.out;
+        match reserve(out, CONTROL_FRAME_BYTES_MAX) {
+            Ok(()) => Sender::new(Role::Server).push_pong(out, &content, [0; 4]),
+            Err(lack) => self.lack(context, lack),
+        }
+    }
+
     /// Something has arrived.
     #[inline]
     pub(super) fn heard(&mut self, now_ms: u64) {

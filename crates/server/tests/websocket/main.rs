@@ -532,27 +532,6 @@ fn a_subscriber_that_does_not_read_is_closed_and_holds_a_bounded_share() {
 }
 
 #[test]
-fn a_pong_does_not_wait_for_the_end_of_all_long_publications() {
-    let mut server = Server::new();
-    let mut client = server.open("/ws/sub/a");
-    let content = "x".repeat(65_536);
-    while server.worker.held_bytes() < 100_000 {
-        server.publish("a", &content);
-        server.settle();
-    }
-    client.send(&ping(b"?"));
-    server.settle();
-    let mut after = 0;
-    // There is always one that waits.
-    while server.next(&mut client) != Arrived::Pong(b"?".to_vec()) {
-        server.publish("a", &content);
-        server.settle();
-        after += 1;
-        assert!(after < 1_000);
-    }
-}
-
-#[test]
 fn a_pong_does_not_wait_for_the_end_of_all_publications() {
     let mut server = Server::with(|config| config.limits.send_buffer_bytes_max = 20_000);
     let mut client = server.open("/ws/sub/a");

@@ -330,3 +330,24 @@ fn what_subscribers_share_counts_for_each_of_them_where_it_is_limited() {
     assert!((33..60).contains(&published), "{published}");
     assert_eq!(server.closed("/ws/sub/t/b"), Some((1013, SLOW.to_owned())));
 }
+
+#[test]
+fn a_pong_does_not_wait_for_the_end_of_all_long_publications() {
+    let mut server = Server::new();
+    let mut client = server.open("/ws/sub/a");
+    let content = "x".repeat(65_536);
+    while server.worker.held_bytes() < 100_000 {
+        server.publish("a", &content);
+        server.settle();
+    }
+    client.send(&ping(b"?"));
+    server.settle();
+    let mut after = 0;
+    // There is always one that waits.
+    while server.next(&mut client) != Arrived::Pong(b"?".to_vec()) {
+        server.publish("a", &content);
+        server.settle();
+        after += 1;
+        assert!(after < 1_000);
+    }
+}
