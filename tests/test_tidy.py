@@ -86,7 +86,7 @@ PROTOCOL = re.compile(
 PACKAGES = {
     "config": {"_core", "errors"},
     "doctor": {"errors", "flags", "streams"},
-    "fleet": {"_core", "config", "errors", "flags", "load", "quantity"},
+    "fleet": {"_core", "config", "errors", "flags", "load", "quantity", "streams"},
     "interface": {"_core", "config", "errors", "web"},
     "lab": {"_core", "errors", "flags", "lazy_group", "quantity", "streams", "visible"},
     "load": {"_core", "config", "errors", "flags", "quantity", "streams", "visible"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -166,3 +167,25 @@ def result(done: tuple[int, str, str]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(done[1])
     assert (done[0] == 4) == bool(found["invalid"])
     return found
+
+
+async def asked(address: str, **message: Any) -> Any:
+    """Send an agent a message as Dask does; return the reply, or what prevented one."""
+    import distributed
+
+    comm = await distributed.core.connect(address)
+    try:
+        await comm.write({"reply": True, **message})
+        return await asyncio.wait_for(comm.read(deserializers=["msgpack"]), 1)
+    except (OSError, TimeoutError, TypeError) as error:  # TypeError: an error of Dask's
+        return error
+    finally:
+        comm.abort()
+
+
+async def addresses(scheduler: str) -> list[str]:
+    """Return the addresses of a scheduler's agents."""
+    import distributed
+
+    async with distributed.Client(scheduler, asynchronous=True, set_as_default=False) as client:
+        return list((await client.scheduler.identity(n_workers=-1))["workers"])

@@ -15,8 +15,7 @@ import pytest
 from bolide.errors import Error
 from bolide.fleet import wire
 from bolide.fleet.dask import DaskLink
-from fleet.conftest import LOAD_S, AgentProcess, Processes
-from fleet.dask_messages import addresses, asked
+from fleet.conftest import LOAD_S, AgentProcess, Processes, addresses, asked
 from support.server import Server, children, command
 
 distributed = pytest.importorskip("distributed")

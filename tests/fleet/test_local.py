@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.conftest import LOAD_S, AgentProcess, LoadProcess, Processes, result
-from fleet.dask_messages import addresses
+from fleet.conftest import LOAD_S, AgentProcess, LoadProcess, Processes, addresses, result
 from support.server import Server, children
 from support.waiting import wait_until
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from bolide.fleet import wire
-from fleet.conftest import Processes
-from fleet.dask_messages import addresses, asked
+from fleet.conftest import Processes, addresses, asked
 
 distributed = pytest.importorskip("distributed")
 msgpack = pytest.importorskip("msgpack")
