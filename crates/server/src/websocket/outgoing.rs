@@ -187,15 +187,16 @@ impl Waiting {
         size_of::<Waiting>() + places + self.own_bytes
     }
 
-    /// Of a frame that several hold, each has the same part. Of many frames, the first show what the others have.
+    /// Of a frame that several hold, each has the same part. Of many frames, the first show which part of all bytes that is.
     fn shared_burden(&self, now_ms: u64) -> u64 {
-        let part = |piece: &Piece| match piece {
-            Piece::Own(_) => 0,
-            Piece::Shared(frame) => frame.held_bytes() / Arc::strong_count(frame),
-        };
-        let seen = self.pieces.len().clamp(1, BURDEN_FRAMES_MAX);
-        let of_seen: usize = self.pieces.iter().take(seen).map(part).sum();
-        let bytes = of_seen.saturating_mul(self.pieces.len()) / seen;
+        let (mut seen_bytes, mut part_bytes) = (0, 0);
+        for piece in self.pieces.iter().take(BURDEN_FRAMES_MAX) {
+            if let Piece::Shared(frame) = piece {
+                seen_bytes += frame.held_bytes();
+                part_bytes += frame.held_bytes() / Arc::strong_count(frame);
+            }
+        }
+        let bytes = self.shared_bytes.saturating_mul(part_bytes) / seen_bytes.max(1);
         let age_ms = match self.shared_bytes >= HOLDER_BYTES_MIN {
             true => now_ms.saturating_sub(self.shares_since_ms),
             false => 0,
