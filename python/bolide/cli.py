@@ -160,7 +160,7 @@ def _serve(target: str, config: str | None, check: bool, **given: Any) -> None:
     flags = {name: value for name, value in given.items() if value not in (None, ())}
     options = partial(resolve, flags, "flag", config=config)
     settings = options()
-    logs.configure(*settings.logging)
+    logs.configure(*settings.logging, opens_files=not check)
     defaults = {option.name: option.default for option in table()}
     if line := unread(os.environ, lambda name: getattr(settings, name) != defaults[name]):
         logs.logger.info(line)

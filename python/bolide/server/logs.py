@@ -76,16 +76,21 @@ def about_request(title: str) -> dict[str, str]:
     return {"request_id": request_id} if request_id else {}
 
 
-def configure(level: str, form: str = "text", config: str = "") -> None:
+def configure(
+    level: str, form: str = "text", config: str = "", *, opens_files: bool = True
+) -> None:
     """Write messages of `level` and above to standard error, or as the file `config` says.
 
-    It may be called again. Levels that the file sets precede `level`.
+    It may be called again. Levels that the file sets precede `level`. Unless it `opens_files`, what
+    would be written to files is dropped.
 
     Raises:
         ConfigError: the file cannot be used; then messages are written as before.
     """
     global _own, _applied
     configured = _read(config) if config else None
+    if configured is not None and not opens_files:
+        configured = configured.without_files()
     keep_enabled()
     level_before = logger.level
     logger.setLevel(level.upper())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -176,6 +177,29 @@ def test_a_check_finds_what_only_the_start_would(
     monkeypatch.setattr("bolide.server.development.watch.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match="watchfiles is not installed"):
         preload.check("app:app", resolve({"reload": True}, environ={}))
+
+
+LOG_CONFIGS = {
+    "log.json": json.dumps(
+        {
+            "handlers": {"file": {"class": "logging.FileHandler", "filename": "log", "mode": "w"}},
+            "root": {"handlers": ["file"], "level": "DEBUG"},
+        }
+    ),
+    "log.ini": "[loggers]\nkeys=root\n[handlers]\nkeys=file\n[formatters]\nkeys=\n"
+    "[logger_root]\nlevel=DEBUG\nhandlers=file\n"
+    "[handler_file]\nclass=FileHandler\nargs=('log', 'w')\n",
+}
+
+
+@pytest.mark.parametrize("name", LOG_CONFIGS)
+def test_a_check_leaves_the_log_of_the_server_that_runs(tmp_path: Path, name: str) -> None:
+    write(tmp_path)
+    (tmp_path / name).write_text(LOG_CONFIGS[name])
+    (tmp_path / "log").write_text("of the server\n")
+    code, out, _ = check(tmp_path, "--log-config", name, "--log-level", "debug")
+    assert (code, out.count("can be served")) == (0, 1)
+    assert (tmp_path / "log").read_text() == "of the server\n"
 
 
 def test_a_check_has_the_core_read_the_options(

@@ -19,6 +19,8 @@ from typing import Any
 from bolide.config import bounded
 from bolide.errors import ConfigError
 
+NO_HANDLER = "logging.NullHandler"
+
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
@@ -26,6 +28,19 @@ class LogConfig:
 
     path: str
     content: dict[str, Any] | str
+
+    def without_files(self) -> LogConfig:
+        """Return the same with handlers that do nothing in the place of those that open a file."""
+        if isinstance(self.content, str):
+            return LogConfig(self.path, _ini_without_files(self.content))
+        handlers = self.content.get("handlers")
+        if not isinstance(handlers, dict):
+            return self
+        kept = {
+            name: {"class": NO_HANDLER} if isinstance(each, dict) and "filename" in each else each
+            for name, each in handlers.items()
+        }
+        return LogConfig(self.path, self.content | {"handlers": kept})
 
     def apply(self) -> None:
         """Configure logging.
@@ -43,6 +58,18 @@ class LogConfig:
             cause = error.__cause__
             why = _why(error) + (f": {_why(cause)}" if cause is not None else "")
             raise ConfigError(f"log_config: {self.path} cannot be used: {why}") from None
+
+
+def _ini_without_files(text: str) -> str:
+    parser = configparser.ConfigParser(None)
+    parser.read_string(text)
+    for name in parser.sections():
+        kind = parser.get(name, "class", fallback="")
+        if name.startswith("handler_") and kind.endswith("FileHandler"):
+            parser[name] = {"class": NO_HANDLER, "args": "()"}
+    file = io.StringIO()
+    parser.write(file)
+    return file.getvalue()
 
 
 def read(path: str) -> LogConfig:
