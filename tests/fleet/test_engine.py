@@ -83,8 +83,9 @@ def test_an_agent_that_refuses_frees_the_others(
     link.fault = lambda address, question: None
     busy = fleet.make_engine(plan(counting, duration_s=30.0))
     busy.start()
-    with pytest.raises(ConfigError, match="agent n0: it executes another run"):
+    with pytest.raises(Error, match="agent n0: it executes another run") as raised:
         fleet.make_engine(plan(counting)).start()
+    assert not isinstance(raised.value, ConfigError)  # it may be free later
 
 
 def test_connections_that_are_prepared_are_not_kept_for_ever(
@@ -97,5 +98,5 @@ def test_connections_that_are_prepared_are_not_kept_for_ever(
     job = link.agent("tcp://0")._job
     assert job is not None
     wait_until(lambda: job.is_ended, 20)
-    assert "did not start within" in job.reason
+    assert "did not start within" in str(job.failure)
     assert counts(counting) == {}

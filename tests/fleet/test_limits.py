@@ -72,8 +72,11 @@ def test_the_address_that_is_checked_is_the_one_that_is_connected_to(
 def test_a_server_that_is_not_there_is_no_refusal() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(Error, match=f"cannot connect to 127.0.0.1:{port}: Connection refused"):
+    with pytest.raises(
+        Error, match=f"cannot connect to 127.0.0.1:{port}: Connection refused"
+    ) as raised:
         Limits().address_of("127.0.0.1", port)
+    assert not isinstance(raised.value, RefusedError)
     with pytest.raises(RefusedError, match="no address for 'nowhere.invalid'"):
         Limits().address_of("nowhere.invalid", port)
 
@@ -86,6 +89,10 @@ def test_a_server_that_is_not_there_is_no_refusal() -> None:
         (
             {"duration_s": None, "stages": [{"duration_s": 6.0, "rate_per_s": 5.0}] * 2},
             "12.0 s are longer",
+        ),
+        (
+            {"duration_s": None, "requests_total": 3_000},
+            "15.0 s are longer than its --duration-max",
         ),
         ({"threads": 5, "threads_all": 10}, "5 threads are more than its --threads-max 4"),
         ({"pipeline_depth": 1_001}, "1,001 requests at a time on a connection are more than"),

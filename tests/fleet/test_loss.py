@@ -210,6 +210,37 @@ def test_a_result_is_not_awaited_after_its_agent_has_left_or_an_interrupt(
     assert link.calls == (1 if gone else 2)
 
 
+def test_an_interrupt_ends_the_wait_for_all_results() -> None:
+    link = Records({"tcp://b"})
+    members = [Member(f"tcp://{each}", description(each), clock.Offset(0, 0)) for each in "ab"]
+    members[1].lost = "it was silent for 10 s"
+    assert fetched(link, "r", members) == []  # it was asked to stop, then the other one is fetched
+    assert [each.lost for each in members] == [
+        "its result was not waited for",
+        "it was silent for 10 s",
+    ]
+    assert link.calls == 2
+
+
+def test_an_interrupt_while_clocks_are_read_again_keeps_the_report(
+    links: Links, counting: Server
+) -> None:
+    link = links(clock.now_ns, clock.now_ns)
+    engine = started(link, counting)
+    engine.stop()
+    wait_until(lambda: engine.wait(0.0), 20)
+
+    def interrupt(address: str, question: wire.Question) -> None:
+        if isinstance(question, wire.Clock):
+            raise KeyboardInterrupt
+
+    link.fault = interrupt
+    report = json.loads(engine.report())
+    assert report["ok"] > 0
+    unread = "the clock of agent n{} was not read after the run: it was not waited for"
+    assert [unread.format(each) for each in (0, 1)] == report["invalid"]
+
+
 def test_a_run_without_a_report_frees_its_agents(links: Links, counting: Server) -> None:
     link = links(clock.now_ns, clock.now_ns)
     fleet = Fleet(link)

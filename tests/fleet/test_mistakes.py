@@ -33,13 +33,19 @@ pytestmark = pytest.mark.slow
             "tcp://192.0.2.1:8786 is not on this machine, so its agents need a secret: give the "
             "--secret-file that they were started with, or use tls://",
         ),
+        (
+            ("--fleet", "local:2", "-n", "5", "-d", "5s"),
+            "--duration and --requests both set the end; give only one of them",
+        ),
+        (("--fleet", "local:2", "--find", "p99 > 1ms"), "is met ever better at higher rates"),
+        (("--fleet", "local:2", "--cpus", "0"), "start agents with `taskset -c` instead"),
         (("--agents", "2"), "--agents is for a fleet; give --fleet too"),
         (("--secret-file", "x"), "--secret-file is for a fleet; give --fleet too"),
         (("--without-agent", "x"), "--without-agent is for a fleet; give --fleet too"),
         (("--fleet", "local:2", "--agents", "2"), "local:2 starts its agents itself; leave out"),
         (
             ("--fleet", "tcp://127.0.0.1:1", "--secret-file", "none"),
-            "--secret-file: cannot read none: No such file or directory; make one with: openssl",
+            "--secret-file: cannot read none: No such file or directory; make one with: (umask",
         ),
         (
             ("--fleet", "tls://127.0.0.1:1"),
@@ -64,6 +70,13 @@ def test_a_scheduler_that_is_not_there(
     assert written.count("\n") == 1
     code, _, written = command("agent", fleet, "--wait", "300ms", cwd=tmp_path)
     assert (code, written) == (3, f"bolide: error: no Dask scheduler at {fleet} within 0 s\n")
+
+
+def test_a_server_that_is_not_there(load: Callable[..., tuple[int, str, str]]) -> None:
+    code, page, written = load("http://127.0.0.1:9/", "--fleet", "local:1", "-c", "1", "-d", "1s")
+    assert (code, page) == (3, "")
+    assert "agent local-0: cannot connect to 127.0.0.1:9: Connection refused\n" in written
+    assert written.count("\n") == 1
 
 
 def silent(client: socket.socket) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Any
 
 import pytest
@@ -43,9 +45,12 @@ def names(fleet: Fleet) -> list[str]:
     return [each.name for each in fleet._members]
 
 
-def test_a_load_waits_for_the_number_of_agents() -> None:
+def test_a_load_waits_for_the_number_of_agents(capsys: pytest.CaptureFixture[str]) -> None:
     assert names(Fleet(Described("a", "b", "c"))) == ["a"]
+    assert capsys.readouterr().err == ""
     assert names(Fleet(Described("a", "b", "c"), 3)) == ["a", "b", "c"]
+    waited = [f"waiting for agents: {there} of 3 have joined\n" for there in (1, 2)]
+    assert capsys.readouterr().err == "".join(waited)
     assert names(Fleet(Described("a", "b", "c"), 2, {"b"})) == ["a", "c"]
 
 
@@ -68,6 +73,16 @@ def test_an_agent_can_be_left_out() -> None:
         Fleet(link, None, ("x",))
     with pytest.raises(ConfigError, match="there are no agents; start some"):
         Fleet(link, None, ("a", "b"))
+
+
+def test_agents_on_this_machine_may_share_the_servers_processors() -> None:
+    threads = len(os.sched_getaffinity(0))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        given = plan(address=f"localhost:{server.getsockname()[1]}", threads=threads)
+        local = Fleet(Described("a"), is_local=True)
+        assert local.shared_processors(given) == sorted(os.sched_getaffinity(0))
+        assert Fleet(Described("a")).shared_processors(given) == []
+        assert local.shared_processors(given | {"address": "nowhere.invalid:80"}) == []
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,27 @@ def test_the_parts_of_a_message() -> None:
     assert reading._unpacked(memoryview(octets), partial=True) == ([b"ab", b"c"], [5])
 
 
+@pytest.mark.parametrize(
+    "octets",
+    [
+        b"\xdd" + struct.pack(">I", 10 * MIB) + b"\x80" * (10 * MIB),  # maps
+        b"\x92" + (b"\xdc\xff\xff" + b"\x90" * 0xFFFF) * 2,  # lists in lists
+        b"\xdf" + struct.pack(">I", 100_001) + b"\xa1a\xc0" * 100_001,
+    ],
+    ids=["maps", "lists", "map"],
+)
+def test_the_values_of_a_message_are_bounded(octets: bytes) -> None:
+    with pytest.raises(ValueError, match="exceeds max_|more than 100000 values"):
+        reading._loaded(octets, use_list=False, strict_map_key=False)
+
+
+def test_values_are_as_dask_wants_them() -> None:
+    message = {"op": "bolide", "list": [1, [2, {}]], "message": b"x" * 9}
+    found = reading._loaded(msgpack.dumps(message), use_list=False, object_hook=lambda it: it)
+    assert found == message | {"list": (1, (2, {}))}
+    assert reading._loaded(msgpack.dumps([])) == []
+
+
 @pytest.fixture
 def agent(processes: Processes, tmp_path: Path) -> str:
     """Return the address of an agent with a secret."""
@@ -114,9 +135,11 @@ def test_without_the_secret_nobody_takes_memory_of_an_agent(
     header = msgpack.dumps(kind | {"compression": ("zlib",)})
     message = msgpack.dumps({"op": "bolide", "message": {"__Pickled__": 1}})
     bomb = zlib.compress(bytes(300 * MIB), 9)
-    with connected(agent) as client:
-        client.sendall(framed(handshake) + framed(message, header, bomb))
-        client.recv(1)  # a report of Dask's, or the end
+    maps = b"\xdd" + struct.pack(">I", 32 * MIB) + b"\x80" * (32 * MIB)
+    for parts in ((message, header, bomb), (maps,)):
+        with connected(agent) as client:
+            client.sendall(framed(handshake) + framed(*parts))
+            client.recv(1)  # a report of Dask's, or the end
 
     assert isinstance(
         asyncio.run(asked(agent, op="bolide", message=wire.encode(wire.Hello()))), bytes

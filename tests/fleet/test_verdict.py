@@ -32,20 +32,20 @@ def test_a_fleet_that_did_its_share_is_valid() -> None:
         ),
         (
             {"generator_cpu": 0.3, "generator_runnable": 0.99, "generator_waited": 0.69},
-            "agent a was CPU-bound: its busiest thread worked 30% of the time, and one waited for "
-            "a processor 69%",
+            "agent a was CPU-bound: other processes had its processors, for which one of its "
+            "threads waited 69% of the time",
         ),
         # Another thread than the busiest one waited.
         (
             {"generator_cpu": 0.6, "generator_runnable": 0.6, "generator_waited": 0.35},
-            "agent a was CPU-bound: its busiest thread worked 60% of the time, and one waited for "
-            "a processor 35%",
+            "agent a was CPU-bound: other processes had its processors, for which one of its "
+            "threads waited 35% of the time",
         ),
         ({"generator_cpu": 0.96, "generator_runnable": None}, "agent a was CPU-bound"),
         (
             {"generator_cpu": 0.1, "generator_runnable": 0.4, "generator_waited": 0.3},
-            "agent a was CPU-bound: its busiest thread worked 10% of the time, and one waited for "
-            "a processor 30%",
+            "agent a was CPU-bound: other processes had its processors, for which one of its "
+            "threads waited 30% of the time",
         ),
         (
             {"achieved_share": 0.987, "offered_per_s": 2_000.0},
@@ -133,9 +133,23 @@ def test_a_sleepless_generator_is_always_busy() -> None:
     assert busy.report is not None
     busy.report["generator_waited"] = 0.26
     assert reasons([busy]) == [
-        "agent a was CPU-bound: its busiest thread worked 100% of the time, and one waited for a "
-        "processor 26%"
+        "agent a was CPU-bound: other processes had its processors, for which one of its threads "
+        "waited 26% of the time"
     ]
+
+
+def test_an_agent_that_hardly_waited_was_busy_itself() -> None:
+    busy = {"generator_cpu": 0.945, "generator_runnable": 0.955, "generator_waited": 0.01}
+    [found] = reasons([member("a", **busy)])
+    expected = "its busiest thread worked 94% of the time, and waited for a processor 1%"
+    assert found == f"agent a was CPU-bound: {expected}"
+
+
+def test_a_short_run_does_not_show_who_had_the_processors() -> None:
+    slowed = {"generator_cpu": 0.1, "generator_runnable": 0.99, "generator_waited": 0.89}
+    assert reasons([member("a", seconds=0.9, **slowed)]) == []
+    [found] = reasons([member("a", seconds=0.9, **slowed | {"generator_cpu": 0.96})])
+    assert found == "agent a was CPU-bound: its busiest thread worked 96% of the time"
 
 
 def test_the_skew_has_the_uncertainty_of_two_clocks() -> None:

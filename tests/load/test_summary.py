@@ -49,6 +49,18 @@ def test_figures() -> None:
     )
 
 
+def test_a_fleet_has_agents_and_other_remedies() -> None:
+    fleet = {"fleet": {"agents": [{}, {}]}}
+    assert next(iter(lines(**fleet))).endswith(": 10 connections, 2 agents with 1 thread each")
+    bound = report(generator_cpu=0.96, **fleet)
+    assert "use more agents, or processors of its own" in verdict.sentences(bound, PLAN)[0]
+    [shared] = verdict.sentences(report(shared_processors=[0], **fleet), PLAN)
+    assert shared.endswith("give each a processor (taskset)")
+    ports = {"errors": {"connect": 3}, "connect_failures": {"no_port": 3}}
+    [found] = verdict.sentences(report(**ports, **fleet), PLAN)
+    assert "use more agents, or leave out --no-keep-alive" in found and "--source" not in found
+
+
 def test_a_single_connection_has_no_distribution() -> None:
     single = {"connections": 1, "starved": 0, "min": 9, "median": 9, "max": 9, "fairness": 1.0}
     assert "per connection" not in lines(connections_served=single)

@@ -13,8 +13,8 @@ from bolide import _core
 from bolide.errors import Error
 from bolide.fleet import clock, wire
 from bolide.fleet.job import PREPARED_S_MAX, RECORD_S, Job
-from bolide.fleet.limits import Limits
-from bolide.fleet.seal import Guard, Stamp
+from bolide.fleet.limits import Limits, RefusedError
+from bolide.fleet.seal import Guard, SealError, Stamp
 
 PAST_S_MAX = 1.0
 """What was due since the start is sent at once, at no rate: so the start cannot be long ago."""
@@ -56,9 +56,10 @@ class Agent:
                 self._guard.check(envelope)
             found = await self._respond(asked)
         except wire.VersionError as error:
-            found = wire.Refusal(reason=f"the coordinator has {error}")
+            found = wire.Refusal(reason=f"the coordinator has {error}", is_mistake=True)
         except Error as error:
-            found = wire.Refusal(reason=str(error))
+            is_mistake = isinstance(error, RefusedError | SealError)
+            found = wire.Refusal(reason=str(error), is_mistake=is_mistake)
         except Exception as error:
             found = wire.Refusal(reason=f"it failed: {type(error).__name__}: {error}")
         return self._guard.sealed(found, stamp)

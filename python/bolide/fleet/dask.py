@@ -13,6 +13,7 @@ import importlib
 import logging
 import socket
 import tempfile
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +70,8 @@ def prepare_process() -> None:
     any other client sends it as a warning. What goes wrong is reported by us.
     """
     dask.config.set(CONFIG)
+    # Of Python and Dask: what concerns agents is the version of Bolide, which they compare.
+    warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
     reading.bound()
     for module in (pickle, distributed.client, distributed.scheduler):
         module.loads = _load_nothing

@@ -104,9 +104,15 @@ class FleetEngine:
             self._look()
 
     def progress(self) -> str:
-        """Return the progress of the fleet since the last call, as JSON."""
+        """Return the progress of the fleet since the last call, as JSON.
+
+        Raises:
+            Error: no agent says what it has counted.
+        """
         states = self._call(lambda each: wire.Look(run=self._run, counts=True))
         self._note_snapshots(states)
+        if not self._snapshots:
+            raise Error("no agent says what it has counted")
         return _core.merged_progress(list(self._snapshots.values()))
 
     def report(self) -> str:
@@ -150,7 +156,7 @@ class FleetEngine:
             phases = dict(zip((each.name for each in self.members), states, strict=True))
             for name, state in phases.items():
                 if state.phase == "failed":
-                    raise ConfigError(f"agent {name}: {state.reason}")
+                    raise Error(f"agent {name}: {state.reason}")
             late = [name for name, each in phases.items() if each.phase not in ("ready", "done")]
             if not late:
                 self._note_snapshots(states)
@@ -191,14 +197,21 @@ class FleetEngine:
                 member.lost = f"its progress is malformed: {error}"
 
     def _measure_again(self) -> None:
-        """Read the clocks of those that are there once more."""
-        for member in self.members:
-            if member.lost:
-                continue
-            try:
-                member.offset_after = offset_of(self._link, member.address, member.name)
-            except Error as error:
-                member.unchecked = str(error).removeprefix(f"agent {member.name}: ")
+        """Read the clocks of those that are there once more, unless that is interrupted."""
+        left = [each for each in self.members if not each.lost]
+        try:
+            while left:
+                self._measure_one_again(left[0])
+                del left[0]
+        except KeyboardInterrupt:  # what there is can be reported
+            for member in left:
+                member.unchecked = "it was not waited for"
+
+    def _measure_one_again(self, member: Member) -> None:
+        try:
+            member.offset_after = offset_of(self._link, member.address, member.name)
+        except Error as error:
+            member.unchecked = str(error).removeprefix(f"agent {member.name}: ")
 
     def _ask_all(
         self,

@@ -9,7 +9,8 @@ import socket
 from bolide.errors import ConfigError
 
 REMEDY = (
-    "give the --secret-file of `bolide load` (openssl rand -hex 32 > FILE makes one), or use tls://"
+    "give the --secret-file of `bolide load` ((umask 077; openssl rand -hex 32 > FILE) makes one), "
+    "or use tls://"
 )
 _SCHEDULER = re.compile(r"(?:tcp|tls)://(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\s:/@\[\]]+):([0-9]{1,5})")
 PORT_MAX = 0xFFFF

@@ -48,7 +48,7 @@ class Job:
         self.target = ""
         """The address of the server, once its name is resolved."""
         self.is_abandoned = False
-        self.reason = ""
+        self.failure: Error | None = None
         """Why there is no generator any more."""
         self._order = order
         self._limits = limits
@@ -117,17 +117,18 @@ class Job:
             self._end = asyncio.create_task(self._end_process())
         await asyncio.shield(self._end)
 
-    async def fail(self, reason: str) -> None:
+    async def fail(self, failure: Error | str) -> None:
         """End without a result, and say why to those that ask."""
-        self.reason = self.reason or reason
+        self.failure = self.failure or (Error(failure) if isinstance(failure, str) else failure)
         await self.end()
 
     async def _start(self) -> None:
         try:
             await self._start_process()
-        except (Error, OSError) as error:
-            text = error.strerror if isinstance(error, OSError) else None
-            await self.fail(text or str(error))
+        except Error as error:
+            await self.fail(error)
+        except OSError as error:
+            await self.fail(error.strerror or str(error))
 
     async def _start_process(self) -> None:
         host, port = self._order.host, self._order.port
@@ -170,7 +171,7 @@ class Job:
         """
         process = self._process
         if self._end is not None or not process or not process.stdin or not process.stdout:
-            raise Error(self.reason or "its generator has ended")
+            raise self._ended()
         try:
             async with asyncio.timeout(timeout_s):
                 process.stdin.write(line + b"\n")
@@ -186,7 +187,11 @@ class Job:
             raise Error(f"its generator has ended: {why}") from None
         except ValueError as error:
             raise Error(f"its generator's reply cannot be read: {error}") from None
-        raise Error(self.reason or "its generator has ended")
+        raise self._ended()
+
+    def _ended(self) -> Error:
+        failure = self.failure or Error("its generator has ended")
+        return type(failure)(str(failure))  # of its own, because each that is raised has its stack
 
     async def _watch_over(self) -> None:
         """End a load that the coordinator has abandoned, or that takes longer than allowed."""
@@ -219,7 +224,7 @@ class Job:
                 await asyncio.sleep(WATCH_S)
             self._is_done = True
         except Error as error:
-            await self.fail(str(error))
+            await self.fail(error)
 
     @property
     def _run_s_max(self) -> float:

@@ -84,10 +84,10 @@ class Limits:
                 f"{order.own_connections:,} connections are more than its --connections-max "
                 f"{self.connections_max:,}"
             )
-        length_s = order.length_s
-        if length_s is not None and length_s > self.duration_s_max:
+        if order.least_s > self.duration_s_max:
             raise RefusedError(
-                f"{length_s:,.1f} s are longer than its --duration-max {self.duration_s_max:,.1f} s"
+                f"{order.least_s:,.1f} s are longer than its --duration-max "
+                f"{self.duration_s_max:,.1f} s"
             )
         if order.threads > self.threads_max:
             raise RefusedError(

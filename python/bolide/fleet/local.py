@@ -99,7 +99,7 @@ def _in_memory(octets: bytes) -> Iterator[int]:
 def _process(scheduler: str, name: str, secret_file: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run an agent."""
     allowed = [word for network in EVERYTHING for word in ("--allow", network)]
-    limits = ["--connections-max", "1M", "--duration-max", "24h", "--threads-max", "10k"]
+    limits = ["--connections-max", "1M", "--duration-max", "720h", "--threads-max", "10k"]
     options = ["--name", name, "--secret-file", f"/dev/fd/{secret_file}", "--quiet"]
     options += ["--wait", f"{JOIN_S:.0f}"]
     process = subprocess.Popen(  # noqa: S603 - our own command

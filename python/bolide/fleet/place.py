@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from bolide import quantity
+from bolide import quantity, streams
 from bolide.config.address import Address
 from bolide.errors import ConfigError, Error
 from bolide.fleet import wire
@@ -18,7 +19,7 @@ from bolide.fleet.link import Link
 from bolide.fleet.reply import expected, offsets
 from bolide.fleet.seal import SealedLink, secret_in
 from bolide.fleet.verdict import Member
-from bolide.load import destination
+from bolide.load import destination, local_server
 from bolide.load.destination import Destination
 from bolide.load.options import Options
 from bolide.load.place import Fleet as FleetOptions
@@ -45,17 +46,24 @@ class Fleet:
         link: Link,
         count: int | None = None,
         without: Collection[str] = (),
+        *,
+        is_quiet: bool = False,
+        is_local: bool = False,
         is_readable: bool = False,
     ) -> None:
-        """Find the agents: `count` of them, or all; `is_readable` says that others see messages.
+        """Find the agents: `count` of them, or all.
+
+        `is_local` says that they are on this machine, `is_readable` that others see messages, and
+        `is_quiet` that nobody wants to know for whom this waits.
 
         Raises:
             ConfigError: there is none, or one has another version or another secret.
             Error: one does not respond, or too few have joined.
         """
         self._link = link
+        self._is_local = is_local
         self._is_readable = is_readable
-        names = _joined(link, count, frozenset(without))
+        names = _joined(link, count, frozenset(without), is_quiet)
         hello = wire.encode(wire.Hello())
         replies = link.call(dict.fromkeys(names, hello))
         try:
@@ -74,14 +82,7 @@ class Fleet:
         Raises:
             ConfigError: an option does not suit several machines.
         """
-        for name, text in _ELSEWHERE.items():
-            if getattr(options, name):
-                raise ConfigError(text)
-        if options.urls and options.urls[0].startswith("unix:"):
-            raise ConfigError(f"{options.urls[0]!r} is on one machine; give a URL to a fleet")
-        if options.pattern == "broadcast":
-            raise ConfigError("--pattern broadcast needs one thread; leave out --fleet")
-        return destination.find(options.urls, options.target, locate=_unresolved)
+        return _destination(options)
 
     def make_engine(self, plan: dict[str, Any]) -> FleetEngine:
         """Return the engine for a run of the plan."""
@@ -94,8 +95,12 @@ class Fleet:
             self._engine.release()
 
     def shared_processors(self, plan: dict[str, Any]) -> list[int]:
-        """Return nothing: the agents' machines are not looked at."""
-        return []
+        """Return the processors that agents take from a server, if they are on this machine."""
+        address = _resolved(plan["address"]) if self._is_local else None
+        if address is None:
+            return []
+        threads = plan["threads"] * len(self._members)
+        return local_server.shared_processors(address, (), threads)
 
     def warnings(self, plan: dict[str, Any]) -> list[str]:
         """Return which secrets of a plan cross a network as they are."""
@@ -152,21 +157,48 @@ def _row(agent: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _destination(options: Options) -> Destination:
+    for name, text in _ELSEWHERE.items():
+        if getattr(options, name):
+            raise ConfigError(text)
+    if options.urls and options.urls[0].startswith("unix:"):
+        raise ConfigError(f"{options.urls[0]!r} is on one machine; give a URL to a fleet")
+    if options.pattern == "broadcast":
+        raise ConfigError("--pattern broadcast needs one thread; leave out --fleet")
+    return destination.find(options.urls, options.target, locate=_unresolved)
+
+
+def _resolved(address: str) -> str | None:
+    """Return the first address of HOST:PORT; None if there is none."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    return str(Address(str(found[0][4][0]), int(port)))
+
+
 def _unresolved(name: str, port: int, url: str) -> str:
     return str(Address(name, port))
 
 
-def _joined(link: Link, count: int | None, without: frozenset[str]) -> dict[str, str]:
+def _joined(
+    link: Link, count: int | None, without: frozenset[str], is_quiet: bool
+) -> dict[str, str]:
     """Return the addresses and names of the agents, for `count` of which this waits.
 
     Raises:
         ConfigError: there is none, or there are more, or no agent has a name that is left out.
         Error: there are fewer.
     """
-    end = time.monotonic() + JOIN_S
+    end, shown = time.monotonic() + JOIN_S, -1
     while True:
         there = link.agents()
         names = {key: each for key, each in there.items() if each not in without}
+        if shown < len(names) < (count or 0):
+            shown = len(names)
+            if not is_quiet:
+                streams.say(f"waiting for agents: {shown} of {count} have joined")
         if count is None or len(names) >= count or time.monotonic() > end:
             break
         time.sleep(POLL_S)
@@ -192,20 +224,21 @@ def _list(names: Mapping[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def opened(fleet: FleetOptions) -> Iterator[Fleet]:
+def opened(fleet: FleetOptions, options: Options) -> Iterator[Fleet]:
     """Connect to the fleet that options name: `local:N`, or a scheduler's address.
 
     Raises:
-        ConfigError: the option is neither, there is no secret where one is needed, or Dask is not
-            installed.
+        ConfigError: the option is neither, another one does not suit a fleet, there is no secret
+            where one is needed, or Dask is not installed.
         Error: the scheduler, or an agent, cannot be reached.
     """
+    _destination(options)  # before agents are started, or waited for
     local, where = _LOCAL.fullmatch(fleet.where), fleet.where
     if local is None and not is_scheduler(where):
         raise ConfigError(f"--fleet: {where!r} is not a fleet; give local:N or tcp://HOST:PORT")
     if local is not None:
         with _started(int(local[1]), fleet) as link:
-            yield Fleet(link)
+            yield Fleet(link, is_local=True)
         return
     secret = secret_in(fleet.secret_file) if fleet.secret_file else None
     is_readable = where.startswith("tcp://") and not is_loopback(host_of(where))
@@ -218,7 +251,8 @@ def opened(fleet: FleetOptions) -> Iterator[Fleet]:
 
     with contextlib.closing(DaskLink(where)) as link:
         carrier: Link = SealedLink(link, secret) if secret else link
-        made = Fleet(carrier, fleet.agents, fleet.without, is_readable)
+        wanted = (fleet.agents, fleet.without)
+        made = Fleet(carrier, *wanted, is_quiet=fleet.is_quiet, is_readable=is_readable)
         with contextlib.closing(made):
             yield made
 

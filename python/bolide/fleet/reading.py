@@ -1,15 +1,22 @@
-"""How much memory a message may take that Dask reads: no more than was sent, and within a bound.
+"""How much memory a message may take that Dask reads: about what was sent, and within a bound.
 
 Everybody who reaches a port may send one, and the secret is checked when it has been read. Dask
-allocates what eight octets announce, and decompresses a message to whatever size that has.
+allocates what eight octets announce, decompresses a message to whatever size that has, and makes an
+object of each octet if it says so.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+from bolide.errors import ConfigError
+
+core: Any = importlib.import_module("distributed.protocol.core")
+msgpack: Any = importlib.import_module("msgpack")
 tcp: Any = importlib.import_module("distributed.comm.tcp")
 compression: Any = importlib.import_module("distributed.protocol.compression")
 utils: Any = importlib.import_module("distributed.protocol.utils")
@@ -18,13 +25,27 @@ MESSAGE_BYTES_MAX = 128 << 20
 """An order has at most 64 MiB of content, which is a third longer in a message."""
 PARTS_MAX = 10_000
 """Each takes more memory than the octets that announce it; ours have one or two."""
+VALUES_MAX = 100_000
+"""Far more than the identity of a scheduler with all its agents has, and at most some MiB."""
 UNCOMPRESSED = (None, False)
+REPLACED = ((tcp, "read_bytes_rw"), (tcp, "unpack_frames"), (core, "msgpack"))
 
 
 def bound() -> None:
-    """Bound what Dask reads in this process, whose messages are not compressed."""
+    """Bound what Dask reads in this process, whose messages are not compressed.
+
+    Raises:
+        ConfigError: this version of Dask reads in another way.
+    """
+    if not all(hasattr(module, name) for module, name in REPLACED):
+        version = importlib.import_module("distributed").__version__
+        raise ConfigError(
+            f"what distributed {version} reads cannot be bounded; install one that Bolide knows: "
+            "pip install 'bolide[fleet]'"
+        )
     tcp.read_bytes_rw = _read
     tcp.unpack_frames = _unpacked
+    core.msgpack = SimpleNamespace(**{**vars(msgpack), "loads": _loaded})
     for name in set(compression.compressions) - set(UNCOMPRESSED):
         del compression.compressions[name]
 
@@ -50,6 +71,33 @@ def _unpacked(octets: memoryview, *, partial: bool) -> tuple[list[memoryview], l
     frames, lengths = utils.unpack_frames(octets, partial=partial)
     _refuse_long(len(octets) + sum(lengths))
     return frames, lengths
+
+
+def _loaded(octets: Any, *, object_hook: Callable[[Any], Any] | None = None, **options: Any) -> Any:
+    """Make objects of a part of a message, which is in the format of msgpack.
+
+    Raises:
+        ValueError: they are too many. Dask closes the connection then.
+    """
+    left = VALUES_MAX
+
+    def take(count: int) -> None:
+        nonlocal left
+        left -= 1 + count
+        if left < 0:
+            raise ValueError(f"a message has more than {VALUES_MAX} values")
+
+    def of_map(found: dict[Any, Any]) -> Any:
+        take(2 * len(found))
+        return found if object_hook is None else object_hook(found)
+
+    def of_list(found: Any) -> Any:
+        take(len(found))
+        return found
+
+    bounds = {"max_array_len": VALUES_MAX, "max_map_len": VALUES_MAX}
+    hooks = {"object_hook": of_map, "list_hook": of_list}
+    return msgpack.loads(octets, **options, **bounds, **hooks)
 
 
 def _refuse_long(count: int) -> None:

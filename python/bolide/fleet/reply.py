@@ -33,7 +33,8 @@ def expected(name: str, octets: bytes | Exception, kind: type[Kind]) -> Kind:
     except Error as error:
         raise Error(f"agent {name}: {error}") from None
     if isinstance(found, wire.Refusal):
-        raise ConfigError(f"agent {name}: {found.reason}")
+        made = ConfigError if found.is_mistake else Error
+        raise made(f"agent {name}: {found.reason}")
     if not isinstance(found, kind):
         raise Error(f"agent {name}: it sent {type(found).__name__} instead of {kind.__name__}")
     return found

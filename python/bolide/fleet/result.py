@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,8 @@ AGAIN_S = 0.2
 """How long to wait before an agent that did not respond is asked again."""
 SILENT_S_MAX = KEPT_S
 """An agent that was silent for this time has no result any more."""
+RESULT_CHARS_MAX = 256 << 20
+"""Far more than the counts of the longest load have."""
 FIGURES = (
     "requests_per_s",
     "ok",
@@ -45,11 +48,17 @@ def fetched(link: Link, run: str, members: Sequence[Member]) -> list[str]:
     """
     there = [each for each in members if not each.lost]
     silent = [each for each in members if each.lost and not each.has_refused]
-    replies = _call(link, {each.address: wire.Stop(run=run) for each in silent}, REPLY_S)
-    found = _fetched(link, run, there, FETCH_S)
-    if found:  # otherwise it is worth to wait for the others
-        silent = [each for each in silent if isinstance(replies[each.address], bytes)]
-    return found + _fetched(link, run, silent, REPLY_S)
+    found: list[str] = []
+    with contextlib.suppress(KeyboardInterrupt):  # what there is can be reported
+        replies = _call(link, {each.address: wire.Stop(run=run) for each in silent}, REPLY_S)
+        _fetch_all(link, run, there, FETCH_S, found)
+        if found:  # otherwise it is worth to wait for the others
+            silent = [each for each in silent if isinstance(replies[each.address], bytes)]
+        _fetch_all(link, run, silent, REPLY_S, found)
+    for member in there:
+        if member.report is None and not member.lost:
+            member.lost = "its result was not waited for"
+    return found
 
 
 @dataclass(slots=True)
@@ -77,6 +86,8 @@ class _Fetch:
                 raise Error("its load did not end")
             return False
         self.text += part.piece
+        if len(self.text) > RESULT_CHARS_MAX:
+            raise Error(f"its result has more than {RESULT_CHARS_MAX:,} characters")
         if part.piece and len(self.text) < part.total:
             return False
         self.member.report = _report(self.text)
@@ -90,24 +101,23 @@ class _Fetch:
         self.text = ""
 
 
-def _fetched(link: Link, run: str, members: Sequence[Member], timeout_s: float) -> list[str]:
-    """Fetch the records of some agents."""
+def _fetch_all(
+    link: Link, run: str, members: Sequence[Member], timeout_s: float, found: list[str]
+) -> None:
+    """Fetch the records of some agents, each of which is added to what was found."""
     end_s = time.monotonic() + END_S
     all_ = [_Fetch(each, end_s) for each in members]
     left = {each.member.address: each for each in all_}
-    try:
-        while left:
-            before = (len(left), sum(len(each.text) for each in all_))
-            _fetch_once(link, run, left, timeout_s)
-            if before == (len(left), sum(len(each.text) for each in all_)):
-                time.sleep(AGAIN_S)
-    except KeyboardInterrupt:  # what there is can be reported
-        for each in left.values():
-            each.fail(Error("its result was not waited for"))
-    return [each.text for each in all_ if each.text]
+    while left:
+        before = (len(left), sum(len(each.text) for each in all_))
+        _fetch_once(link, run, left, timeout_s, found)
+        if before == (len(left), sum(len(each.text) for each in all_)):
+            time.sleep(AGAIN_S)
 
 
-def _fetch_once(link: Link, run: str, left: dict[str, _Fetch], timeout_s: float) -> None:
+def _fetch_once(
+    link: Link, run: str, left: dict[str, _Fetch], timeout_s: float, found: list[str]
+) -> None:
     """Ask each agent once; remove those of which all has come, or nothing will come."""
     asked = {key: wire.Fetch(run=run, offset=len(each.text)) for key, each in left.items()}
     replies = _call(link, asked, timeout_s)
@@ -119,6 +129,7 @@ def _fetch_once(link: Link, run: str, left: dict[str, _Fetch], timeout_s: float)
             continue
         try:
             if fetch.take(octets):
+                found.append(fetch.text)
                 del left[address]
         except Error as error:
             fetch.fail(error)

@@ -30,13 +30,17 @@ GREETED_MAX = 64
 QUESTION, REPLY, GREETING = b"question", b"reply", b"greeting"
 
 
+class SealError(Error):
+    """The two sides do not have the same secret."""
+
+
 def secret_in(path: Path) -> bytes:
     """Read a secret from a file; whitespace around it does not count.
 
     Raises:
         ConfigError: the file cannot be read, or is too short.
     """
-    how = f"make one with: openssl rand -hex 32 > {path}"
+    how = f"make one with: (umask 077; openssl rand -hex 32 > {path})"
     try:
         secret = path.read_bytes().strip()
     except OSError as error:
@@ -99,10 +103,11 @@ class Guard:
         """Begin a session.
 
         Raises:
-            Error: there is no secret, or the nonce is none.
+            SealError: there is no secret.
+            Error: the nonce is none.
         """
         if self._secret is None:
-            raise Error("it has no secret; start it with the --secret-file of `bolide load`")
+            raise SealError("it has no secret; start it with the --secret-file of `bolide load`")
         if len(nonce) > NONCE_CHARS_MAX:
             raise Error("the coordinator's nonce is too long")
         session = Session(self._secret, nonce, secrets.token_hex(NONCE_BYTES))
@@ -116,20 +121,23 @@ class Guard:
         """Check the seal of a question; return what its reply needs.
 
         Raises:
-            Error: it is not from somebody with the secret, or was sent before.
+            SealError: it is not from somebody with the secret.
+            Error: it was sent before, or in a session that has ended.
         """
         seal = envelope.seal
         if self._secret is None:
             if seal is not None:
-                raise Error("it has no secret; start it with the --secret-file of `bolide load`")
+                raise SealError(
+                    "it has no secret; start it with the --secret-file of `bolide load`"
+                )
             return None
         if seal is None:
-            raise Error("it has a secret; give the same --secret-file to `bolide load`")
+            raise SealError("it has a secret; give the same --secret-file to `bolide load`")
         session = self._sessions.get(seal.session) or self._greeted.get(seal.session)
         if session is None:
             raise Error("it does not know this session")
         if not session.is_code(seal.code, QUESTION, seal.number, bytes(envelope.message)):
-            raise Error("a message is not sealed with its secret")
+            raise SealError("a message is not sealed with its secret")
         if seal.number <= session.number:
             raise Error("a message was sent before")
         session.number = seal.number

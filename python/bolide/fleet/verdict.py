@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from bolide import quantity
 from bolide.fleet.clock import Offset
 from bolide.fleet.wire import Description, Order
-from bolide.load.verdict import ACHIEVED_SHARE, BUSY_SHARE, PROCESSOR, SHARE
+from bolide.load.verdict import ACHIEVED_SHARE, BUSY_SHARE, PROCESSOR, RUNNABLE_S_MIN, SHARE
 
 Report = dict[str, Any]
 
@@ -140,14 +140,22 @@ def _busy(member: Member) -> str:
     if report is None:
         return ""
     worked, waited = report["generator_cpu"] or 0.0, report.get("generator_waited") or 0.0
-    busiest = max(worked, report["generator_runnable"] or 0.0)
     is_sleepless = order is not None and order.is_sleepless
-    if waited < WAITED_SHARE and (is_sleepless or busiest < BUSY_SHARE):
+    if worked >= BUSY_SHARE and not is_sleepless:
+        return (
+            f"agent {member.name} was CPU-bound: its busiest thread worked {worked:.0%} of the time"
+        )
+    wanted = 0.0 if is_sleepless else report["generator_runnable"] or 0.0
+    is_slowed = waited >= WAITED_SHARE or wanted >= BUSY_SHARE
+    if not is_slowed or report["seconds"] < RUNNABLE_S_MIN:
         return ""
-    text = f"agent {member.name} was CPU-bound: its busiest thread worked {worked:.0%} of the time"
-    if waited > 1 - BUSY_SHARE:
-        text += f", and one waited for a processor {waited:.0%}"
-    return text
+    if waited < WAITED_SHARE:
+        text = f"its busiest thread worked {worked:.0%} of the time, and waited for a processor"
+        return f"agent {member.name} was CPU-bound: {text} {waited:.0%}"
+    return (
+        f"agent {member.name} was CPU-bound: other processes had its processors, for which one of "
+        f"its threads waited {waited:.0%} of the time"
+    )
 
 
 def _short(member: Member) -> str:

@@ -124,6 +124,14 @@ class Order(_Struct, frozen=True, kw_only=True):
         return max(known) * self.threads / self.threads_all
 
     @property
+    def least_s(self) -> float:
+        """The seconds that it takes at least, also if a number of requests ends it."""
+        if self.length_s is not None:
+            return self.length_s
+        sending_s = (self.requests_total or 0) / self.rate_per_s if self.rate_per_s else 0.0
+        return self.ramp_up_s + self.warm_up_s + sending_s
+
+    @property
     def length_s(self) -> float | None:
         """The planned seconds with the warm-up; None if a number of requests ends the run."""
         lead_s = self.ramp_up_s + self.warm_up_s
@@ -272,6 +280,8 @@ class Refusal(_Message, frozen=True, kw_only=True, tag="refusal"):
     """What an agent does not do, and why."""
 
     reason: str
+    is_mistake: bool = False
+    """Whether it is for a mistake of the user, which would be refused again."""
 
 
 _SHOWN: dict[type[object], tuple[str, ...]] = {

@@ -85,8 +85,11 @@ def _load(context: click.Context, /, **given: Any) -> None:
     conditions = [thresholds.read(text) for text in given.pop("require")]
     view, options = _options(context, given)
     output["view"] = output["view"] or (None if output["as_json"] or output["as_csv"] else view)
+    if output["find"]:
+        output["find"] = _condition(options, output)
+    plan.check(options)
     run_one = _find if output["find"] else _measure
-    with place.opened(fleet) as where:
+    with place.opened(fleet, options) as where:
         code = run_one(options, output, conditions, where)
     sys.exit(code)
 
@@ -116,7 +119,7 @@ def _fleet(given: dict[str, Any]) -> place.Fleet | None:
     refuse_without_fleet(where, named)
     if where is None:
         return None
-    return place.Fleet(where, secret_file, agents, without)
+    return place.Fleet(where, secret_file, agents, without, given["quiet"])
 
 
 def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None, Options]:
@@ -171,7 +174,6 @@ def _measure(
     options: Options, output: dict[str, Any], conditions: list[Threshold], where: Place
 ) -> int:
     """Run once and print the result; return the exit code."""
-    plan.check(options)
     server = where.find(options)
     the_plan = plan.build(options, server)
     _warn(where, the_plan)
@@ -184,10 +186,12 @@ def _measure(
     return _exit_code(outcome, conditions)
 
 
-def _find(
-    options: Options, output: dict[str, Any], conditions: list[Threshold], where: Place
-) -> int:
-    """Search for the highest rate that meets a condition; return the exit code."""
+def _condition(options: Options, output: dict[str, Any]) -> Threshold:
+    """Return the condition of a search.
+
+    Raises:
+        ConfigError: it is no upper limit, or does not suit the other options.
+    """
     threshold = thresholds.read(output["find"], "--find")
     if threshold.metric in thresholds.RATES:
         raise ConfigError(
@@ -206,8 +210,15 @@ def _find(
             f"--find: {threshold.text!r} is met ever better at higher rates, so no rate is the "
             "highest; give an upper limit like 'p99 < 10ms'"
         )
+    return threshold
+
+
+def _find(
+    options: Options, output: dict[str, Any], conditions: list[Threshold], where: Place
+) -> int:
+    """Search for the highest rate that meets a condition; return the exit code."""
+    threshold: Threshold = output["find"]
     options = replace(options, duration_s=options.duration_s or TRIAL_S)
-    plan.check(options)
     server = where.find(options)
     is_terminal = sys.stderr.isatty()  # elsewhere one line per trial is enough
     shown = display.choose(sys.stderr, output["quiet"] or not is_terminal)

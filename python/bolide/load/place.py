@@ -33,6 +33,8 @@ class Fleet:
     """How many there have to be; None: all that there are."""
     without: tuple[str, ...] = ()
     """Names of agents that take no part."""
+    is_quiet: bool = False
+    """Not to show for which agents a load waits."""
 
 
 class Place(Protocol):
@@ -88,15 +90,16 @@ class Here:
         return []
 
 
-def opened(fleet: Fleet | None) -> contextlib.AbstractContextManager[Place]:
+def opened(fleet: Fleet | None, options: Options) -> contextlib.AbstractContextManager[Place]:
     """Return this process, or the fleet that options name, for as long as the block lasts.
 
     Raises:
-        ConfigError: there is no such fleet, or what it needs is not installed.
+        ConfigError: there is no such fleet, an option does not suit one, or what it needs is not
+            installed.
         Error: the fleet cannot be reached.
     """
     if fleet is None:
         return contextlib.nullcontext(Here())
     place: contextlib.AbstractContextManager[Place]
-    place = importlib.import_module(FLEET).opened(fleet)
+    place = importlib.import_module(FLEET).opened(fleet, options)
     return place

@@ -24,7 +24,7 @@ def page(
 ) -> str:
     """Format the whole page, without a newline at its end; `place` is where the load ran."""
     sections = [
-        [_title(plan, destination)],
+        [_title(plan, destination, len((report.get("fleet") or {}).get("agents", ())))],
         _figures(report, plan),
         _latencies(report),
         _histogram(report),
@@ -34,7 +34,7 @@ def page(
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
-def _title(plan: dict[str, Any], destination: Destination) -> str:
+def _title(plan: dict[str, Any], destination: Destination, agents: int) -> str:
     """Describe the run: `http://...: 100 connections, 24 deep, 1 thread, 2,000 requests/s`."""
     parts = [_number(plan["connections"], "connection")]
     if plan["pipeline_depth"] > 1:
@@ -46,7 +46,10 @@ def _title(plan: dict[str, Any], destination: Destination) -> str:
         parts.append("one for each request")
     if plan["http_version"] != "1.1":
         parts.append(f"HTTP/{plan['http_version']}")
-    parts.append(_number(plan["threads"], "thread"))
+    if agents:
+        parts.append(f"{_number(agents, 'agent')} with {_number(plan['threads'], 'thread')} each")
+    else:
+        parts.append(_number(plan["threads"], "thread"))
     if plan.get("rate_per_s"):
         parts.append(f"open loop at {plan['rate_per_s']:,.0f} {_sent(plan)}/s")
     elif plan.get("stages"):

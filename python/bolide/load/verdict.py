@@ -166,6 +166,13 @@ CONNECT_REMEDIES = {
     "no_answer": "the server's queue was full, or nothing at its address responds",
 }
 """What prevented connections, and what to do about it."""
+FLEET_REMEDIES = {
+    "no_port": "no local port was free, because each is kept for a minute after its connection; "
+    "use more agents, or leave out --no-keep-alive",
+    "certificate_required": "it requires a certificate of the client, which agents do not have",
+    "certificate_refused": "it requires a certificate of the client, which agents do not have",
+}
+"""The same of a fleet, which refuses some options."""
 OWN_LIMITS = ("no_port", "no_file")
 """Causes that are limits of the generator."""
 CAUSE_CHARS_MAX = 80
@@ -177,8 +184,13 @@ def _connecting(report: Report) -> str:
     if not failures:
         return ""
     cause = max(failures, key=lambda name: int(failures[name]))
-    what = CONNECT_REMEDIES.get(cause) or _error_text(cause)
+    what = _remedy(report, CONNECT_REMEDIES, cause) or _error_text(cause)
     return f"{sum(failures.values()):,} connections could not be opened: {what}"
+
+
+def _remedy(report: Report, remedies: dict[str, str], cause: str) -> str:
+    of_place = remedies | FLEET_REMEDIES if report.get("fleet") else remedies
+    return of_place.get(cause, "")
 
 
 def _error_text(cause: str) -> str:
@@ -227,7 +239,7 @@ def _tls(report: Report) -> str:
         return ""
     cause = max(failures, key=lambda name: int(failures[name]))
     text = report["tls"]["first_failure"]
-    what = TLS_REMEDIES.get(cause, "the records that it sends cannot be used")
+    what = _remedy(report, TLS_REMEDIES, cause) or "the records that it sends cannot be used"
     end = ", so the run was ended" if report["tls"].get("was_hopeless") else ""
     count = sum(failures.values())
     return f"TLS with the server failed on {count:,} connections{end}: {what} ({text})"
@@ -319,6 +331,7 @@ def failures_text(report: Report) -> str:
 
 
 def _generator(report: Report, plan: dict[str, Any]) -> str:
+    in_fleet = bool(report.get("fleet"))
     if not is_generator_bound(report, plan["is_sleepless"]):
         # A server on the same processor has a note of its own.
         is_unclear = bool(report.get("shared_processors")) or report["seconds"] < RUNNABLE_S_MIN
@@ -327,22 +340,24 @@ def _generator(report: Report, plan: dict[str, Any]) -> str:
         return (
             "the generator was the bottleneck: its busiest thread wanted a processor for "
             f"{report['generator_runnable']:.0%} of the time, and had one for "
-            f"{report['generator_cpu']:.0%}; give it processors of its own (--cpus)"
+            f"{report['generator_cpu']:.0%}; give it processors of its own "
+            f"({'taskset' if in_fleet else '--cpus'})"
         )
     return (
         f"the generator was the bottleneck: its busiest thread used {report['generator_cpu']:.0%} "
-        "of a core, so the server may be faster; use more --threads, or processors of its own"
+        f"of a core, so the server may be faster; use more {'agents' if in_fleet else '--threads'},"
+        " or processors of its own"
     )
 
 
 def _shared_processors(report: Report) -> str:
-    shared = report.get("shared_processors")
+    shared, in_fleet = report.get("shared_processors"), bool(report.get("fleet"))
     if not shared:
         return ""
     which = f"processor{'s' * (len(shared) > 1)} {', '.join(map(str, shared))}"
     return (
         f"server and load share {which}: each takes time from the other, so the rate is not the"
-        " server's own; give each a processor (taskset, --cpus)"
+        f" server's own; give each a processor ({'taskset' if in_fleet else 'taskset, --cpus'})"
     )
 
 

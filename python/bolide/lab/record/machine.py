@@ -122,7 +122,12 @@ def _bolide_version() -> str | None:
 
 def is_release_build() -> bool:
     """Return whether the Bolide that is measured is a release build, by starting it."""
-    words = [sys.executable, "-c", "from bolide._core import is_release_build as it; print(it)"]
+    words = [
+        sys.executable,
+        "-P",
+        "-c",
+        "from bolide._core import is_release_build as it; print(it)",
+    ]
     done = subprocess.run(  # noqa: S603 - itself
         words, capture_output=True, encoding="utf-8", errors="replace", check=False
     )

@@ -25,7 +25,7 @@ class Bolide(Tool):
 
     def version(self) -> str | None:
         """Return the version of bolide in this interpreter's environment."""
-        return _version(sys.executable, ("-m", "bolide", "--version"), self.version_pattern)
+        return _version(sys.executable, ("-P", "-m", "bolide", "--version"), self.version_pattern)
 
     def command(self, load: Load) -> list[str]:
         """Return the command line; it can generate every load."""
