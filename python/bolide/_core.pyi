@@ -244,10 +244,10 @@ class Counts:
 
     @property
     def busy_since_ms(self) -> int:
-        """Since when the worker has not looked for events, in milliseconds of the monotonic clock.
+        """Since which monotonic ms it has not looked for events; 0 while it waits for them."""
 
-        It is 0 while the worker waits for events.
-        """
+    def slow_routes(self) -> list[tuple[str, int, float, int]]:
+        """Return routes with slow requests: how many, their seconds, since which monotonic ms."""
 
     def clear(self) -> None:
         """Set all to zero, after the worker has ended."""

@@ -164,6 +164,7 @@ def test_top_shows_rates(managed: Managed, tmp_path: Path) -> None:
         with managed.server.connect() as client:
             while not is_over.is_set():
                 client.get("/")
+                client.get("/block/40")
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -178,6 +179,8 @@ def test_top_shows_rates(managed: Managed, tmp_path: Path) -> None:
     assert len(rates) == 2
     assert all(int(total.replace(",", "")) > 0 for total, _ in rates)
     assert len(re.findall(r"^durations  median <= \S+ ms  99 % <= \S+ m?s$", out, re.M)) == 2
+    slowest = r"^slowest +[\d.]+ ms +[\d.]+/s  GET /block/\{milliseconds:int\}$"
+    assert len(re.findall(slowest, out, re.M)) == 2
     assert re.search(r"^ *worker .* memory +connections +busy +requests/s$", out, re.M)
     assert "\x1b" not in out
 

@@ -1,6 +1,11 @@
 //! Memory shared by processes: each publishes a few words, without locks or messages.
 //!
-//! [`crate::Siblings`], [`crate::Numbers`] and [`crate::Rates`] give the words their meaning.
+//! [`crate::Siblings`], [`crate::Numbers`], [`crate::Ranking`] and [`crate::Rates`] give the words their meaning.
+
+pub(crate) mod numbers;
+pub(crate) mod ranking;
+pub(crate) mod rates;
+pub(crate) mod siblings;
 
 use std::io;
 use std::ptr::null_mut;
@@ -32,11 +37,35 @@ pub(crate) struct Bucket {
     pub(crate) full_at_ns: AtomicU64,
 }
 
+/// Words of a title in a [`Place`].
+pub(crate) const TITLE_WORDS: usize = 27;
+
+/// A place of [`crate::Ranking`], which only one process writes to.
+#[repr(C, align(128))]
+pub(crate) struct Place {
+    /// Odd while it is written.
+    pub(crate) version: AtomicU64,
+    pub(crate) count: AtomicU64,
+    pub(crate) total_ns: AtomicU64,
+    pub(crate) last_ms: AtomicU64,
+    pub(crate) since_ms: AtomicU64,
+    pub(crate) title: [AtomicU64; TITLE_WORDS],
+}
+
+impl Place {
+    pub(crate) fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        let first = [&self.version, &self.count, &self.total_ns];
+        let times = [&self.last_ms, &self.since_ms];
+        first.into_iter().chain(times).chain(&self.title)
+    }
+}
+
 /// What consists of atomic integers only, so that all zero is a valid value. Implemented in this file alone.
 pub(crate) trait Atomic {}
 
 impl Atomic for Words {}
 impl Atomic for Page {}
+impl Atomic for Place {}
 impl Atomic for Bucket {}
 
 /// Creates memory that this process shares with those that it forks from now on: `count` times `T`, all zero. It exists as long as the

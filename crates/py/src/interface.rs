@@ -289,6 +289,14 @@ impl App for Interface {
         }
     }
 
+    fn route(&self, method_name: &[u8], path: &[u8]) -> Option<&str> {
+        match self {
+            Interface::Native(native) => native.route(method_name, path),
+            Interface::Mounted(mounted) => mounted.native().route(method_name, path),
+            Interface::Asgi(_) | Interface::Wsgi(_) => None,
+        }
+    }
+
     fn takes_websocket(&mut self, head: &Head<'_>) -> bool {
         match self {
             Interface::Native(native) => native.takes_websocket(*head),

@@ -120,8 +120,9 @@ impl Server {
     /// Counts from now on, in numbers that no other server uses.
     fn measure(&self, counts: &Counts) -> PyResult<()> {
         let mut worker = self.worker()?;
-        worker.measure(counts.numbers);
+        worker.measure(counts.numbers, counts.ranking);
         worker.app.measure(counts.numbers);
+        self.exchanges.watch.measure(counts.numbers);
         Ok(())
     }
 

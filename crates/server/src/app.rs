@@ -189,6 +189,13 @@ pub trait App {
         let _ = (id, part);
     }
 
+    /// The pattern of the route that a request with this method and path has, such as `/users/{user:int}`; None if it has none. To name slow
+    /// requests.
+    fn route(&self, method_name: &[u8], path: &[u8]) -> Option<&str> {
+        let _ = (method_name, path);
+        None
+    }
+
     /// Whether the application takes a request that asks for a WebSocket as a handshake. If not, it is a request like any other, and
     /// [`App::call`] responds to it (RFC 9110 section 7.8).
     fn takes_websocket(&mut self, head: &Head<'_>) -> bool {

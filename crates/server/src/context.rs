@@ -13,6 +13,7 @@ pub(crate) mod refusal;
 pub(crate) mod request_ids;
 pub(crate) mod share;
 pub(crate) mod slow;
+pub(crate) mod slow_routes;
 pub(crate) mod topics;
 pub(crate) mod waiting;
 pub(crate) mod websockets;
@@ -45,6 +46,7 @@ use self::refusal::Refusals;
 use self::request_ids::{RequestIdConfig, RequestIds};
 use self::share::Share;
 use self::slow::Slow;
+use self::slow_routes::{SlowRoutes, name_of};
 use self::websockets::{WebSocketConfig, WebSockets};
 
 /// A send buffer that grew beyond this is freed after use.
@@ -85,6 +87,8 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     /// What watches for slow requests, if something does.
     pub(crate) slow: Option<Slow>,
+    /// Slow requests that have ended; none without metrics.
+    pub(crate) slow_routes: SlowRoutes,
     /// Whether requests have a line in the log, are counted or watched: one check for a request of which nothing is wanted.
     pub(crate) is_recorded: bool,
     /// Whether requests are looked at before they begin ([`admission`]).
@@ -150,6 +154,7 @@ impl Context {
             memo: wire::SectionMemo::new(),
             responder,
             slow: None,
+            slow_routes: SlowRoutes::default(),
             is_recorded: log.is_some(),
             is_guarded: false,
             admission: Admission::new(AdmissionConfig::default()),
@@ -218,8 +223,9 @@ impl Context {
     }
 
     /// Counts from now on.
-    pub(crate) fn measure(&mut self, metrics: Metrics) {
+    pub(crate) fn measure(&mut self, metrics: Metrics, slow_routes: SlowRoutes) {
         self.metrics = metrics;
+        self.slow_routes = slow_routes;
         self.metrics.set_held_max(self.budget.bytes_max());
         self.records();
     }
@@ -238,16 +244,18 @@ impl Context {
         self.metrics.time_turns(is_precise);
     }
 
-    /// Records a usual response, a 200 that was complete when the call returned, if that can be done without its head. Returns whether it
-    /// was.
+    /// Records a usual response, a 200 that was complete when the call returned, if it is only to be counted. Returns whether it was.
     #[inline(never)]
-    pub(crate) fn is_only_counted(&mut self, method: wire::Method) -> bool {
+    pub(crate) fn is_only_counted(&mut self, head: &wire::RequestHead<'_>) -> bool {
         let is_only_counted = self.log.is_none();
         if is_only_counted {
             if let Some(slow) = &self.slow {
                 slow.call_ended(200);
             }
-            self.metrics.responded(method, 200);
+            self.metrics.responded(head.method, 200);
+            if let Some(took_ns) = self.metrics.call_ended() {
+                self.slow_routes.note(name_of(Head::of(head)), took_ns);
+            }
         }
         is_only_counted
     }
@@ -289,14 +297,29 @@ impl Context {
         }
     }
 
+    /// Adds to a record, if it is counted, that the application was just called for the request. Its response `is_complete`, or goes on.
+    pub(crate) fn note_call(
+        &self,
+        record: &mut Record,
+        head: &wire::RequestHead<'_>,
+        is_complete: bool,
+    ) {
+        if let Some(tally) = &mut record.tally {
+            tally.called = self.metrics.called(is_complete, || name_of(Head::of(head)));
+        }
+    }
+
     /// Records a request whose response is complete, or given up.
     pub(crate) fn complete(&mut self, record: Record) {
         if let (Some(log), Some(line)) = (&mut self.log, &record.line) {
             let now = (self.clock.unix_s(), self.clock.now_ms());
             log.add(line, now, precise_ns);
         }
-        if let Some(tally) = record.tally {
-            self.metrics.completed(tally);
+        if let Some(tally) = record.tally
+            && let Some(took_ns) = self.metrics.completed(&tally)
+            && let Some(called) = tally.called
+        {
+            self.slow_routes.note(called.name, took_ns);
         }
     }
 

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use net::{
-    Clock, Events, Interest, Interrupted, Numbers, Peer, Poller, TimerWheel, TlsConfig, Token,
-    Transport, descriptors_max, memory,
+    Clock, Events, Interest, Interrupted, Numbers, Peer, Poller, Ranking, TimerWheel, TlsConfig,
+    Token, Transport, descriptors_max, memory,
 };
 use slab::Slab;
 
@@ -49,6 +49,7 @@ use crate::context::proxies::Proxies;
 use crate::context::refusal::Refusals;
 use crate::context::request_ids::RequestIdConfig;
 use crate::context::slow::{Slow, SlowRequests};
+use crate::context::slow_routes::SlowRoutes;
 use crate::context::websockets::WebSocketConfig;
 use crate::id::ConnectionId;
 use crate::limits::{Limits, RECEIVE_BYTES};
@@ -257,9 +258,10 @@ impl<A: App> Worker<A> {
         self.context.requests()
     }
 
-    /// Counts from now on, in numbers that no other worker uses.
-    pub fn measure(&mut self, numbers: Numbers) {
-        self.context.measure(Metrics::new(numbers));
+    /// Counts from now on, in numbers that no other worker uses, and ranks slow requests in a ranking of its own.
+    pub fn measure(&mut self, numbers: Numbers, ranking: Ranking) {
+        self.context
+            .measure(Metrics::new(numbers), SlowRoutes::new(ranking));
     }
 
     /// Writes the access log completely, if it can be written within a second, and ends it.
@@ -366,6 +368,14 @@ impl<A: App> Worker<A> {
         lines.iter().for_each(|line| self.app.warn(line));
     }
 
+    #[cold]
+    fn rank_slow_routes(&mut self) {
+        let now_ms = self.context.clock.now_ms();
+        let app = &self.app;
+        let routes = &mut self.context.slow_routes;
+        routes.rank(now_ms, |method_name, path| app.route(method_name, path));
+    }
+
     /// Whether events of the last wait have not been served yet.
     pub fn has_events(&self) -> bool {
         self.events.get(self.next_event).is_some()
@@ -380,6 +390,9 @@ impl<A: App> Worker<A> {
             return Ok(Interrupted(false));
         }
         self.next_event = 0;
+        if self.context.slow_routes.are_noted() {
+            self.rank_slow_routes();
+        }
         let metrics = &mut self.context.metrics;
         metrics.wait_begins(self.context.budget.held_bytes());
         let waited = self.poller.wait(&mut self.events, timeout_ms);

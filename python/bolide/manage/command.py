@@ -14,6 +14,7 @@ from bolide.flags import TIME, count
 from bolide.manage.client import Client, NoListenerError, UnreachableError
 from bolide.manage.rates import between
 from bolide.manage.screen import Keys, fitted
+from bolide.manage.slowest import slowest_between
 from bolide.manage.status import Results, Status
 from bolide.manage.view import status_text, top_text
 
@@ -214,17 +215,19 @@ def top(management: str | None, config: str | None, interval: float, updates: in
     client = _client(management, config)
     is_screen = sys.stdout.isatty()
     keys = click.get_current_context().with_resource(Keys())
-    before, counted, then = client.metrics(), client.status().requests, time.monotonic()
+    before, earlier, then = client.metrics(), client.status(), time.monotonic()
     while updates is None or updates > 0:
         if keys.ended(interval):
             return
         after, status, now = client.metrics(), client.status(), time.monotonic()
-        requests = status.requests
+        counted, elapsed_s = earlier.requests, now - then
         per_worker = {
-            pid: max(0, total - counted.get(pid, 0)) / (now - then)
-            for pid, total in requests.items()
+            pid: max(0, total - counted.get(pid, 0)) / elapsed_s
+            for pid, total in status.requests.items()
         }
-        text = top_text(status, between(before, after, now - then), after, per_worker)
+        routes = slowest_between(earlier, status, elapsed_s)
+        rates = between(before, after, elapsed_s)
+        text = top_text(status, rates, after, per_worker, routes)
         click.echo(fitted(text) if is_screen else f"{text}\n")
-        before, counted, then = after, requests, now
+        before, earlier, then = after, status, now
         updates = None if updates is None else updates - 1

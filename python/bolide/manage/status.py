@@ -17,6 +17,16 @@ class MalformedError(Exception):
     """What a server sent is no status."""
 
 
+class SlowRoute(msgspec.Struct, frozen=True):
+    """A route, and those of its requests that were slow."""
+
+    route: str
+    requests: int
+    total_s: float
+    since_s: float
+    """Since when both are counted, in the server's monotonic time."""
+
+
 class WorkerStatus(msgspec.Struct, frozen=True):
     """One worker."""
 
@@ -28,6 +38,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     requests: int | None = None
     connections: int | None = None
     busy_s: float | None = None
+    slow_routes: tuple[SlowRoute, ...] | None = None
 
 
 class Results(msgspec.Struct, frozen=True):

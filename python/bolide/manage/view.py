@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from bolide.manage.rates import Rates
+from bolide.manage.slowest import Slowest
 from bolide.manage.status import Status
 from bolide.visible import visible
 
@@ -31,6 +32,7 @@ def top_text(
     rates: Rates,
     samples: Mapping[str, float],
     per_worker: Mapping[int, float],
+    routes: Sequence[Slowest] | None,
 ) -> str:
     """Return what happens in a server as lines; `per_worker` has requests per second by pid."""
     by_status = sorted(rates.by_status.items())
@@ -43,8 +45,19 @@ def top_text(
         f"  WebSockets {samples.get('bolide_websockets', 0):,.0f}"
         f"  waiting requests {samples.get('bolide_requests_waiting', 0):,.0f}",
         f"held       {_size(samples.get('bolide_held_bytes', 0))}",
+        *_route_lines(routes),
     ]
     return "\n".join([*_server_lines(status), *lines, "", *_worker_lines(status, per_worker)])
+
+
+def _route_lines(routes: Sequence[Slowest] | None) -> list[str]:
+    if not routes:
+        return [f"slowest    {UNKNOWN if routes is None else 'no request took 10 ms'}"]
+    headings = ("slowest", *[""] * (len(routes) - 1))
+    return [
+        f"{heading:<9}  {_mean(each.mean_s):<8}  {_rate(each.requests)}  {visible(each.route)}"
+        for heading, each in zip(headings, routes, strict=True)
+    ]
 
 
 def _server_lines(status: Status) -> list[str]:
@@ -102,6 +115,18 @@ def _age(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.3g} s"
+
+
+def _mean(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms" if seconds < 0.9995 else f"{_short(seconds)} s"
+
+
+def _rate(per_s: float) -> str:
+    return f"{_short(per_s)}/s"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def _duration(seconds: float | None) -> str:

@@ -14,7 +14,7 @@ use crate::ffi;
 use crate::native::calls::{Calls, Fallback};
 use crate::native::log::log_failure;
 use crate::native::request::Request;
-use crate::native::table::{NativeApp, Table};
+use crate::native::table::{NativeApp, Route, Table};
 use crate::run::coroutine::ends_task;
 use crate::run::exchanges::Exchanges;
 
@@ -74,14 +74,24 @@ impl Native {
 
     /// See [`server::App::bounds`].
     pub(crate) fn bounds(&self, head: &Head<'_>) -> Overrides {
+        let route = self.find(head.method(), head.method_name(), head.path());
+        route.map_or_else(Overrides::default, |route| route.bounds)
+    }
+
+    /// See [`server::App::route`].
+    pub(crate) fn route(&self, method_name: &[u8], path: &[u8]) -> Option<&str> {
+        let method = Method::from_bytes(method_name);
+        let route = self.find(method, method_name, path)?;
+        Some(&route.pattern)
+    }
+
+    fn find(&self, method: Method, method_name: &[u8], path: &[u8]) -> Option<&Route> {
         let mut parameters = Parameters::default();
-        let (method, name) = (head.method(), head.method_name());
         let router = &self.table.router;
-        match router.find(method, name, head.path(), &mut parameters) {
-            Match::Route(index) => self.table.routes.get(index),
+        match router.find(method, method_name, path, &mut parameters) {
+            Match::Route(index) => self.table.routes.get(index).map(Arc::as_ref),
             Match::OtherMethods(_) | Match::None => None,
         }
-        .map_or_else(Overrides::default, |route| route.bounds)
     }
 
     /// Whether a handler serves the path, whatever the method.

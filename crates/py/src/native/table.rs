@@ -44,6 +44,7 @@ fn refused(error: PatternError) -> PyErr {
 
 /// One route's handler.
 pub(crate) struct Route {
+    pub(crate) pattern: Box<str>,
     pub(crate) handler: Py<PyAny>,
     pub(crate) is_async: bool,
     pub(crate) parameters: Arc<[Parameter]>,
@@ -77,6 +78,7 @@ impl Route {
             false => Some(PyTuple::new(py, keyword)?.unbind()),
         };
         Ok(Route {
+            pattern: pattern.into(),
             handler,
             is_async,
             parameters: all.into(),

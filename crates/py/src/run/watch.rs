@@ -8,6 +8,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::Thread;
 
+use net::Numbers;
+use server::metrics::LONG_CALL_NS;
+
 /// What calls record for the thread that watches.
 #[derive(Default)]
 pub(crate) struct Watch {
@@ -19,6 +22,8 @@ pub(crate) struct Watch {
     has_written: AtomicBool,
     is_parked: AtomicBool,
     thread: OnceLock<Thread>,
+    /// Where long calls are marked; none without metrics.
+    numbers: OnceLock<Numbers>,
 }
 
 impl Watch {
@@ -73,6 +78,18 @@ impl Watch {
     /// Sets the thread that watches.
     pub(crate) fn is_watched_by(&self, thread: Thread) {
         let _ = self.thread.set(thread);
+    }
+
+    /// Marks long calls from now on.
+    pub(crate) fn measure(&self, numbers: Numbers) {
+        let _ = self.numbers.set(numbers);
+    }
+
+    /// The call that is under way, and began after `after_ns` of [`net::precise_ns`], takes long.
+    pub(crate) fn call_is_long(&self, after_ns: u64) {
+        if let Some(numbers) = self.numbers.get() {
+            numbers.set(LONG_CALL_NS, after_ns);
+        }
     }
 
     /// The calls and passes so far.

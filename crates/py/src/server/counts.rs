@@ -1,6 +1,6 @@
 //! What workers count, as the supervisor reads it.
 
-use net::Numbers;
+use net::{Numbers, Ranking};
 use pyo3::prelude::*;
 use server::metrics::{BUSY_SINCE_MS, FAMILIES, Kind};
 
@@ -8,6 +8,7 @@ use server::metrics::{BUSY_SINCE_MS, FAMILIES, Kind};
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Counts {
     pub(crate) numbers: Numbers,
+    pub(crate) ranking: Ranking,
 }
 
 #[pymethods]
@@ -16,6 +17,7 @@ impl Counts {
     fn new() -> PyResult<Counts> {
         Ok(Counts {
             numbers: Numbers::new()?,
+            ranking: Ranking::new()?,
         })
     }
 
@@ -33,9 +35,21 @@ impl Counts {
         numbers.get(BUSY_SINCE_MS).copied().unwrap_or_default()
     }
 
+    /// Routes with slow requests: method and path pattern, how many, the seconds that they took together, and since when both are counted, in
+    /// milliseconds of the monotonic clock.
+    fn slow_routes(&self) -> Vec<(String, u64, f64, u64)> {
+        let ranked = self.ranking.read().into_iter();
+        let text = |title: &[u8]| String::from_utf8_lossy(title).into_owned();
+        let seconds = |total_ns| total_ns as f64 / 1e9;
+        ranked
+            .map(|it| (text(&it.title), it.count, seconds(it.total_ns), it.since_ms))
+            .collect()
+    }
+
     /// Sets all to zero, after the worker has ended.
     fn clear(&self) {
         self.numbers.clear();
+        self.ranking.clear();
     }
 }
 

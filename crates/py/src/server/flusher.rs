@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use net::precise_ns;
 use pyo3::prelude::*;
 use server::{Responder, Worker};
 
@@ -111,6 +112,9 @@ impl Looks {
     fn run(&self) {
         let mut idle_looks = 0;
         let mut before = self.exchanges.moment();
+        // When it looked last, and after which look the call began that is under way.
+        let mut looked_ns = precise_ns();
+        let mut after_ns = looked_ns;
         // The call in which everything written before its start was sent.
         let mut sent_for = None;
         while !self.is_over.load(Ordering::SeqCst) {
@@ -119,6 +123,12 @@ impl Looks {
             if now != before {
                 self.has_unsent.set(false); // the pass sends it
             }
+            if now != before {
+                after_ns = looked_ns;
+            } else if now.is_in_call() {
+                self.exchanges.watch.call_is_long(after_ns);
+            }
+            looked_ns = precise_ns();
             let has_mail = self.exchanges.has_mail() || self.has_unsent.get();
             let is_idle = now == before && !now.is_in_call() && !has_mail;
             idle_looks = if is_idle { idle_looks + 1 } else { 0 };

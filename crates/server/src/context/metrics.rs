@@ -5,8 +5,12 @@
 
 mod families;
 
+use std::cell::Cell;
+
 use net::{Clock, Numbers, precise_ns};
 use wire::Method;
+
+use super::slow_routes::{RequestName, SLOW_NS};
 
 pub(crate) use self::families::CLIENT_RATE;
 use self::families::{
@@ -15,15 +19,25 @@ use self::families::{
     STATUSES, STREAMS, WEBSOCKETS, WEBSOCKETS_OPENED,
 };
 pub use self::families::{
-    BUSY_SINCE_MS, FAMILIES, Family, Kind, Label, QUEUE_FULL, QUEUE_TIMEOUT, WAITING_REQUESTS,
+    BUSY_SINCE_MS, FAMILIES, Family, Kind, LONG_CALL_NS, Label, QUEUE_FULL, QUEUE_TIMEOUT,
+    WAITING_REQUESTS,
 };
 
 /// What of a request is counted when its response is complete.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Tally {
     method: Method,
     /// 0 if there is none: the client has left.
     pub(crate) status: u16,
+    began_ns: u64,
+    /// None: the application was not called for it, or it was not slow.
+    pub(crate) called: Option<Called>,
+}
+
+/// What is kept of a request that may turn out to be slow.
+#[derive(Debug)]
+pub(crate) struct Called {
+    pub(crate) name: RequestName,
     began_ns: u64,
 }
 
@@ -84,6 +98,8 @@ pub(crate) struct Metrics {
     is_timing: bool,
     /// When the current turn of a connection began; 0 unless they are timed.
     turn_began_ns: u64,
+    /// When the turn began, or a later call ended whose end was timed: the current call began then, or some short ones later.
+    called_ns: Cell<u64>,
     /// Responses that it has completed.
     in_turn: u64,
     /// When the last wait ended.
@@ -127,7 +143,36 @@ impl Metrics {
     pub(crate) fn turn_begins(&mut self) {
         if self.is_timing {
             self.turn_began_ns = precise_ns();
+            self.called_ns.set(self.turn_began_ns);
+            if let Some(numbers) = self.numbers {
+                numbers.set(LONG_CALL_NS, 0);
+            }
         }
+    }
+
+    /// A call has ended. Returns how long it took, in nanoseconds, if it was slow. The clock is read only for one that [`LONG_CALL_NS`] marks.
+    #[inline]
+    pub(crate) fn call_ended(&self) -> Option<u64> {
+        let numbers = self.numbers?;
+        match numbers.get(LONG_CALL_NS) {
+            0 => None,
+            after_ns => self.time_call(after_ns),
+        }
+    }
+
+    /// A call has ended that began after `after_ns`, or another one whose end is timed.
+    #[cold]
+    fn time_call(&self, after_ns: u64) -> Option<u64> {
+        let took_ns = precise_ns().saturating_sub(self.called_after(after_ns));
+        (took_ns >= SLOW_NS).then_some(took_ns)
+    }
+
+    /// Returns when the call that has ended began, and starts the time of the next one.
+    fn called_after(&self, after_ns: u64) -> u64 {
+        if let Some(numbers) = self.numbers {
+            numbers.set(LONG_CALL_NS, 0);
+        }
+        self.called_ns.replace(precise_ns()).max(after_ns)
     }
 
     /// Counts a response that was complete when the call returned.
@@ -158,18 +203,39 @@ impl Metrics {
             method,
             status,
             began_ns: self.turn_began_ns,
+            called: None,
         })
     }
 
-    /// Counts a response that is complete now.
-    pub(crate) fn completed(&mut self, tally: Tally) {
-        if let Some(numbers) = self.numbers {
-            numbers.add(request_index(tally.method, tally.status), 1);
-            if tally.status != 0 {
-                let took_ns = precise_ns().saturating_sub(tally.began_ns);
-                observe(numbers, DURATION, DURATIONS, took_ns, 1);
-            }
+    /// What names a request whose call has ended, and when that began, if there is something to count in. `name` is not called for a request
+    /// that `is_complete` and was not slow.
+    pub(crate) fn called(
+        &self,
+        is_complete: bool,
+        name: impl FnOnce() -> RequestName,
+    ) -> Option<Called> {
+        let numbers = self.numbers?;
+        let after_ns = numbers.get(LONG_CALL_NS);
+        if is_complete && after_ns == 0 {
+            return None;
         }
+        let began_ns = self.called_after(after_ns);
+        let name = name();
+        Some(Called { name, began_ns })
+    }
+
+    /// Counts a response that is complete now. Returns how long its request took from its call, in nanoseconds, if it was slow.
+    pub(crate) fn completed(&mut self, tally: &Tally) -> Option<u64> {
+        let numbers = self.numbers?;
+        numbers.add(request_index(tally.method, tally.status), 1);
+        let now_ns = precise_ns();
+        if tally.status != 0 {
+            let took_ns = now_ns.saturating_sub(tally.began_ns);
+            observe(numbers, DURATION, DURATIONS, took_ns, 1);
+        }
+        let began_ns = tally.called.as_ref()?.began_ns;
+        let took_ns = now_ns.saturating_sub(began_ns);
+        (took_ns >= SLOW_NS).then_some(took_ns)
     }
 
     /// Counts bytes of input.
@@ -358,7 +424,7 @@ mod tests {
         metrics.responded(Method::Post, 999);
         metrics.turn_ends(70);
         let tally = metrics.tally(Method::Head, 0).unwrap();
-        metrics.completed(tally);
+        metrics.completed(&tally);
         let read = numbers.read();
         let count = |method: Method, class: usize| read[method as usize * STATUSES.1.len() + class];
         assert_eq!(count(Method::Get, 2), 2);
@@ -386,6 +452,51 @@ mod tests {
         let buckets = &read[PAUSE..=PAUSE + PAUSES.len()];
         assert_eq!(buckets, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
         assert_eq!(read[PAUSE + PAUSES.len() + 1], 120_022_000_000);
+    }
+
+    fn name() -> RequestName {
+        (*b"GET /").into()
+    }
+
+    #[test]
+    fn a_long_call_is_timed_and_does_not_count_for_the_next() {
+        let (mut metrics, numbers) = metrics();
+        metrics.turn_begins();
+        let began_ns = metrics.turn_began_ns();
+        assert!(metrics.call_ended().is_none() && metrics.called(true, name).is_none());
+        // It is marked, and was not slow.
+        numbers.set(LONG_CALL_NS, 1);
+        assert_eq!(metrics.call_ended(), None);
+        // The turn began long before it.
+        metrics.called_ns.set(began_ns - 9 * SLOW_NS);
+        numbers.set(LONG_CALL_NS, began_ns - 3 * SLOW_NS);
+        let took_ns = metrics.call_ended().unwrap();
+        assert!((3 * SLOW_NS..=3 * SLOW_NS + (precise_ns() - began_ns)).contains(&took_ns));
+        assert!(metrics.call_ended().is_none() && numbers.get(LONG_CALL_NS) == 0);
+    }
+
+    #[test]
+    fn a_request_that_goes_on_takes_time_from_its_own_call() {
+        let (mut metrics, numbers) = metrics();
+        metrics.turn_begins();
+        let began_ns = metrics.turn_began_ns();
+        metrics.called_ns.set(began_ns - 3 * SLOW_NS);
+        let mut tallies = [0, 0].map(|status| metrics.tally(Method::Get, status).unwrap());
+        for tally in &mut tallies {
+            tally.called = metrics.called(false, name);
+        }
+        let [first, second] = tallies;
+        assert!(metrics.completed(&first).unwrap() >= 3 * SLOW_NS);
+        assert_eq!(metrics.completed(&second), None);
+        // One that was complete at once, and is recorded because of its status.
+        numbers.set(LONG_CALL_NS, 1);
+        metrics.called_ns.set(began_ns - 2 * SLOW_NS);
+        let mut third = metrics.tally(Method::Get, 404).unwrap();
+        third.called = metrics.called(true, name);
+        assert!(metrics.completed(&third).unwrap() >= 2 * SLOW_NS);
+        // One for which the application was not called.
+        let fourth = metrics.tally(Method::Get, 503).unwrap();
+        assert_eq!(metrics.completed(&fourth), None);
     }
 
     #[test]

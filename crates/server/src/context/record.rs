@@ -29,6 +29,14 @@ impl Record {
         }
     }
 
+    /// The application will be called again, when the content is complete.
+    pub(crate) fn forget_call(&mut self) {
+        self.slow = None;
+        if let Some(tally) = &mut self.tally {
+            tally.called = None;
+        }
+    }
+
     /// The head of the request, as far as it was received, is malformed.
     pub(crate) fn malformed(&mut self, received: &[u8]) {
         if let Some(line) = &mut self.line {
@@ -76,6 +84,8 @@ impl Record {
     /// Memory held, in bytes, besides its own.
     pub(crate) fn held_bytes(&self) -> usize {
         let id_bytes = self.id_line.as_ref().map_or(0, |line| line.len());
-        self.line.as_ref().map_or(0, |line| line.held_bytes()) + id_bytes
+        let called = self.tally.as_ref().and_then(|tally| tally.called.as_ref());
+        let name_bytes = called.map_or(0, |called| called.name.len());
+        self.line.as_ref().map_or(0, |line| line.held_bytes()) + id_bytes + name_bytes
     }
 }

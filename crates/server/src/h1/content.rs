@@ -312,7 +312,7 @@ impl H1 {
     }
 
     fn record_abandoned_head<A: App>(&self, turn: &mut Turn<'_, A>, head: &RequestHead<'_>) {
-        let mut record = self.record(turn, turn.now_ms(), Some(head), (0, 0));
+        let mut record = turn.record(turn.now_ms(), Some(head), (0, 0));
         record.abandon(true);
         turn.context.complete(record);
     }

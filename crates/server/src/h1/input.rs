@@ -8,7 +8,6 @@ use super::queue::{Encoding, Queued};
 use super::{Ending, For, H1, Reading};
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{Abort, App, Content, Outcome};
-use crate::context::record::Record;
 use crate::context::waiting::Grant;
 use crate::context::{Context, REQUEST_SPARE_BYTES};
 use crate::exchange::content::{DISCARD_BYTES_MAX, Taker};
@@ -174,6 +173,7 @@ impl H1 {
             turn.context.responder.batch.send_now();
         }
         turn.app.response_written(&mut turn.context.responder);
+        turn.context.metrics.call_ended(); // its time is not the next request's
         if waits {
             turn.context.clock.tick();
             let now_ms = turn.now_ms();
@@ -332,7 +332,7 @@ impl H1 {
         let outcome = turn.app.call(&request, responder);
         let is_usual = responder.is_usual && outcome == Outcome::Responded;
         let is_usual = is_usual && content != Content::Later && self.queue.is_empty();
-        if is_usual && (!context.is_recorded || context.is_only_counted(head.method)) {
+        if is_usual && (!context.is_recorded || context.is_only_counted(head)) {
             self.since_ms = context.clock.now_ms();
             return;
         }
@@ -366,8 +366,8 @@ impl H1 {
         context.clock.tick();
         let taken = context.take_out(start);
         let is_lost = taken.is_err();
-        let mut record = self.record(turn, began_ms, Some(head), (status, content_bytes));
-        record.received(content.whole_bytes());
+        let sent = (status, content_bytes);
+        let record = turn.record_call(began_ms, (head, content), sent, false);
         let queued = Queued {
             exchange: Exchange {
                 out: Output::new(taken.unwrap_or_default()),
@@ -415,23 +415,11 @@ impl H1 {
     ) {
         self.since_ms = turn.now_ms();
         if turn.context.is_recorded {
-            let mut record = self.record(turn, began_ms, Some(head), sent);
-            record.received(content.whole_bytes());
+            let record = turn.record_call(began_ms, (head, content), sent, true);
             // A call may take any time.
             turn.context.clock.tick();
             turn.context.complete(record);
         }
-    }
-
-    /// What is to be recorded of a request.
-    pub(super) fn record<A: App>(
-        &self,
-        turn: &Turn<'_, A>,
-        began_ms: u64,
-        head: Option<&RequestHead<'_>>,
-        sent: (u16, u64),
-    ) -> Record {
-        turn.record(began_ms, head, sent)
     }
 
     /// Handles every outcome except a response that is complete at once (there may be one, with its content left open): queues the exchange
@@ -543,7 +531,7 @@ impl H1 {
         };
         let mut queued = Queued {
             exchange: Exchange {
-                record: self.record(turn, turn.now_ms(), head, (0, 0)),
+                record: turn.record(turn.now_ms(), head, (0, 0)),
                 ..Exchange::new(id, turn.now_ms(), turn.context.bounds.handler_timeout_ms)
             },
             encoding: Encoding::of_refusal(is_head),

@@ -323,7 +323,9 @@ impl H1 {
         turn.context.responder.batch.send_now();
         let (mut part, mut is_last) = (Vec::new(), false);
         while part.is_empty() {
-            match turn.app.pull(front.exchange.id, &mut part) {
+            let pulled = turn.app.pull(front.exchange.id, &mut part);
+            turn.context.metrics.call_ended(); // its time is not the next request's
+            match pulled {
                 // Parts may be empty, but not without end while other connections wait for their turns.
                 Pulled::More if part.is_empty() => {
                     let context = &mut *turn.context;

@@ -91,7 +91,7 @@ impl H1 {
         self.reading = Reading::Handshake(Box::new(handshake));
         let queued = Queued {
             exchange: Exchange {
-                record: self.record(turn, began_ms, Some(head), (0, 0)),
+                record: turn.record(began_ms, Some(head), (0, 0)),
                 ..Exchange::new(id, turn.now_ms(), turn.context.bounds.handler_timeout_ms)
             },
             encoding: Encoding {

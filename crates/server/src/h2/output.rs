@@ -480,6 +480,7 @@ fn pull_from<A: App>(
             handlers.abort(turn, id, Abort::Refused);
             Pulled::Failed
         });
+        turn.context.metrics.call_ended(); // its time is not the next request's
         match pulled {
             // Parts may be empty, but not without end while others wait for their turns.
             Pulled::More if part.is_empty() => {

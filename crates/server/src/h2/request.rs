@@ -308,10 +308,9 @@ impl H2 {
         if is_over && new.is_last && context.responder.is_usual {
             self.idle_since_ms = context.clock.now_ms();
             let status = context.responder.status;
-            if context.is_recorded && (status != 200 || !context.is_only_counted(head.method)) {
+            if context.is_recorded && (status != 200 || !context.is_only_counted(head)) {
                 let sent = (status, context.responder.content_bytes);
-                let mut record = record(turn, Some(head), sent);
-                record.received(content.whole_bytes());
+                let record = turn.record_call(turn.now_ms(), (head, content), sent, true);
                 turn.context.complete(record);
             }
             return;
@@ -395,8 +394,8 @@ impl H2 {
         send_window.use_up(frames.framed_bytes);
         let written = std::mem::take(&mut frames.content);
         let now_ms = context.clock.tick();
-        let mut record = record(turn, Some(head), (status, sent_bytes));
-        record.received(content.whole_bytes());
+        let sent = (status, sent_bytes);
+        let record = turn.record_call(turn.now_ms(), (head, content), sent, false);
         let mut exchange = Exchange {
             out: Output::new(written),
             lent_bytes: content.lent_bytes(head.consumed),
@@ -406,7 +405,7 @@ impl H2 {
         let is_failure = !settle_outcome(&mut exchange, outcome, (status, is_open, content));
         let taker = match outcome {
             Ok(Outcome::ReadContent) if content == Content::Later => {
-                exchange.record.slow = None; // it is called again, when the content is complete
+                exchange.record.forget_call();
                 Taker::Call(OwnedHead::of(Head::of(head)))
             }
             Ok(Outcome::Pending) => Taker::unasked(id),
@@ -450,6 +449,7 @@ impl H2 {
         turn.context.responder.batch.send_now();
         // The stream has its response.
         let _ = guarded(|| turn.app.response_written(&mut turn.context.responder));
+        turn.context.metrics.call_ended(); // its time is not the next request's
     }
 
     /// Asks the client for the content that it announced.

@@ -217,4 +217,18 @@ impl<A: App> Turn<'_, A> {
         let head = head.map(Head::of);
         self.context.record(sender, head, began_ms, sent)
     }
+
+    /// The same of a request that the application was just called for. Its response `is_complete`, or goes on.
+    pub(crate) fn record_call(
+        &self,
+        began_ms: u64,
+        (head, content): (&RequestHead<'_>, Content<'_>),
+        sent: (u16, u64),
+        is_complete: bool,
+    ) -> Record {
+        let mut record = self.record(began_ms, Some(head), sent);
+        record.received(content.whole_bytes());
+        self.context.note_call(&mut record, head, is_complete);
+        record
+    }
 }

@@ -1,8 +1,8 @@
 """What the workers have counted, those that have ended included.
 
-Each worker counts in a page of memory that it shares with the supervisor (`crates/net/src/
-numbers.rs`). When it has ended, its counters are added to a sum, so that totals never decrease; its
-gauges end with it, and the page is used again.
+Each worker counts in a page of memory that it shares with the supervisor
+(`crates/net/src/shared/numbers.rs`). When it has ended, its counters are added to a sum, so that
+totals never decrease; its gauges end with it, and the page is used again.
 """
 
 from __future__ import annotations

@@ -268,7 +268,25 @@ def described(each: Worker) -> dict[str, Any]:
         "held_bytes": numbers[HELD][1][0] if numbers else 0,
         "held_bytes_max": numbers[HELD_MAX][1][0] if numbers else 0,
         "busy_s": round(busy_s(each), 3),
+        "slow_routes": slow_routes(each),
     }
+
+
+def slow_routes(each: Worker) -> list[dict[str, Any]]:
+    """Return the routes of a worker that have slow requests, in no order.
+
+    One that had lost its place is counted since it has one again.
+    """
+    found = each.counts.slow_routes() if each.counts is not None else []
+    return [
+        {
+            "route": route,
+            "requests": requests,
+            "total_s": round(total_s, 3),
+            "since_s": since_ms / 1000,
+        }
+        for route, requests, total_s, since_ms in found
+    ]
 
 
 def origin(took_over: Inherited | None) -> dict[str, Any] | None:

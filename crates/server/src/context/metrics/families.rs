@@ -103,6 +103,11 @@ pub(crate) const CLIENT_RATE: usize = REFUSED_REQUESTS + 2;
 /// supervisor computes what it means at the time of asking.
 pub const BUSY_SINCE_MS: usize = Numbers::COUNT - 1;
 
+/// Not 0 if the application's call is long, as a thread has seen that looks from time to time: when it began at the earliest, in nanoseconds of
+/// the monotonic clock. The worker replaces it by 0. If the call ends while the thread looks, the next one of the turn seems to be as long. Not a
+/// family.
+pub const LONG_CALL_NS: usize = Numbers::COUNT - 2;
+
 /// Every number of a worker.
 pub const FAMILIES: &[Family] = &[
     Family {
@@ -284,4 +289,4 @@ pub const FAMILIES: &[Family] = &[
     },
 ];
 
-const _: () = assert!(USED < BUSY_SINCE_MS, "a page has room for them");
+const _: () = assert!(USED < LONG_CALL_NS, "a page has room for them");

@@ -50,6 +50,12 @@ impl Numbers {
         }
     }
 
+    /// A number as it is now.
+    #[inline]
+    pub fn get(self, index: usize) -> u64 {
+        self.0.get(index).map_or(0, |number| number.load(Relaxed))
+    }
+
     /// Replaces a number.
     #[inline]
     pub fn set(self, index: usize, value: u64) {
@@ -83,7 +89,8 @@ mod tests {
         numbers.set(Numbers::COUNT - 1, u64::MAX);
         numbers.add(Numbers::COUNT, 1);
         let read = numbers.read();
-        assert_eq!((read.len(), read[3]), (Numbers::COUNT, 3));
+        assert_eq!((read.len(), read[3]), (Numbers::COUNT, numbers.get(3)));
+        assert_eq!((numbers.get(3), numbers.get(Numbers::COUNT)), (3, 0));
         assert_eq!(read.iter().filter(|number| **number != 0).count(), 2);
         numbers.clear();
         assert!(numbers.read().iter().all(|number| *number == 0));
