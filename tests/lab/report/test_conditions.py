@@ -14,8 +14,8 @@ from bolide.lab.record.schema import Contestant, Machine, Record, Study, Trial
 from bolide.lab.report import conditions
 from bolide.lab.report.command import compare
 from bolide.lab.report.compare import changes
-from bolide.lab.report.summary import gather
-from lab import sample_race
+from bolide.lab.report.summary import Group, gather
+from lab import sample_race, tiny_race
 
 pytestmark = pytest.mark.slow
 
@@ -131,3 +131,9 @@ def test_the_command_says_it_beside_json(compared: Callable[..., Result]) -> Non
     assert done.stdout.endswith(said)
     done = compared(altered(Contestant, settings="x"), "--json")
     assert said in done.stderr and said not in done.stdout
+
+
+def test_a_load_with_settings_of_the_kernel_shows_them() -> None:
+    cookies = (("net.ipv4.tcp_syncookies", "0"),)
+    load = tiny_race.workload(sysctls=cookies, is_persistent=False)
+    assert Group([load]).title.endswith(" · a connection per request · tcp_syncookies 0")

@@ -330,6 +330,7 @@ class Group:
         words += _protocols(first)
         if not first.is_persistent:
             words.append("a connection per request")
+        words += [f"{name.rpartition('.')[2]} {value}" for name, value in first.sysctls]
         if first.threads > 1:
             words.append(f"{first.threads} threads")
         if first.rate_per_s is not None:
