@@ -88,9 +88,7 @@ def configure(
         ConfigError: the file cannot be used; then messages are written as before.
     """
     global _own, _applied
-    configured = _read(config) if config else None
-    if configured is not None and not opens_files:
-        configured = configured.without_files()
+    configured = _read(config, opens_files=opens_files) if config else None
     keep_enabled()
     level_before = logger.level
     logger.setLevel(level.upper())
@@ -125,10 +123,12 @@ def _restore(level: int) -> None:
     logger.setLevel(level)
 
 
-def _read(config: str) -> LogConfig:
+def _read(config: str, *, opens_files: bool) -> LogConfig:
     # Here, because every worker holds what it imports: a megabyte.
     from bolide.server.process import log_config
 
+    if not opens_files:
+        log_config.open_no_files()
     return log_config.read(config)
 
 

@@ -200,6 +200,11 @@ def test_a_check_leaves_the_log_of_the_server_that_runs(tmp_path: Path, name: st
     code, out, _ = check(tmp_path, "--log-config", name, "--log-level", "debug")
     assert (code, out.count("can be served")) == (0, 1)
     assert (tmp_path / "log").read_text() == "of the server\n"
+    quote = '"' if name == "log.json" else "'"
+    mistakes = ((f"{quote}log{quote}", f"{quote}none/log{quote}"), ("DEBUG", "DEBUGG"))
+    for right, wrong in mistakes:
+        (tmp_path / name).write_text(LOG_CONFIGS[name].replace(right, wrong))
+        assert check(tmp_path, "--log-config", name)[0] == 2, wrong
 
 
 def test_a_check_has_the_core_read_the_options(

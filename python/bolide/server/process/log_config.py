@@ -7,9 +7,12 @@ an INI file for `logging.config.fileConfig`.
 from __future__ import annotations
 
 import configparser
+import errno
 import io
 import json
 import logging.config
+import logging.handlers
+import os
 import tomllib
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,8 +22,6 @@ from typing import Any
 from bolide.config import bounded
 from bolide.errors import ConfigError
 
-NO_HANDLER = "logging.NullHandler"
-
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
@@ -28,19 +29,6 @@ class LogConfig:
 
     path: str
     content: dict[str, Any] | str
-
-    def without_files(self) -> LogConfig:
-        """Return the same with handlers that do nothing in the place of those that open a file."""
-        if isinstance(self.content, str):
-            return LogConfig(self.path, _ini_without_files(self.content))
-        handlers = self.content.get("handlers")
-        if not isinstance(handlers, dict):
-            return self
-        kept = {
-            name: {"class": NO_HANDLER} if isinstance(each, dict) and "filename" in each else each
-            for name, each in handlers.items()
-        }
-        return LogConfig(self.path, self.content | {"handlers": kept})
 
     def apply(self) -> None:
         """Configure logging.
@@ -60,16 +48,17 @@ class LogConfig:
             raise ConfigError(f"log_config: {self.path} cannot be used: {why}") from None
 
 
-def _ini_without_files(text: str) -> str:
-    parser = configparser.ConfigParser(None)
-    parser.read_string(text)
-    for name in parser.sections():
-        kind = parser.get(name, "class", fallback="")
-        if name.startswith("handler_") and kind.endswith("FileHandler"):
-            parser[name] = {"class": NO_HANDLER, "args": "()"}
-    file = io.StringIO()
-    parser.write(file)
-    return file.getvalue()
+def open_no_files() -> None:
+    """Let handlers of this process write nothing to their files, which are not opened either."""
+
+    def opened(handler: logging.FileHandler) -> Any:
+        if not Path(handler.baseFilename).parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), handler.baseFilename)
+        return open(os.devnull, "w", encoding="utf-8")
+
+    logging.FileHandler._open = opened
+    # Otherwise it may rename files.
+    logging.handlers.BaseRotatingHandler.emit = logging.FileHandler.emit
 
 
 def read(path: str) -> LogConfig:
