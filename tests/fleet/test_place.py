@@ -6,6 +6,7 @@ import os
 import socket
 from typing import Any
 
+import msgspec
 import pytest
 
 from bolide.errors import ConfigError, Error
@@ -79,9 +80,11 @@ def test_agents_on_this_machine_may_share_the_servers_processors() -> None:
     threads = len(os.sched_getaffinity(0))
     with socket.create_server(("127.0.0.1", 0)) as server:
         given = plan(address=f"localhost:{server.getsockname()[1]}", threads=threads)
-        local = Fleet(Described("a"), is_local=True)
-        assert local.shared_processors(given) == sorted(os.sched_getaffinity(0))
         assert Fleet(Described("a")).shared_processors(given) == []
+        local = Fleet(Described("a"))
+        here = msgspec.structs.replace(description("a"), host=socket.gethostname())
+        local._members[0].description = here
+        assert local.shared_processors(given) == sorted(os.sched_getaffinity(0))
         assert local.shared_processors(given | {"address": "nowhere.invalid:80"}) == []
 
 

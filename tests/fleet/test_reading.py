@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,14 +68,26 @@ def test_the_parts_of_a_message() -> None:
     "octets",
     [
         b"\xdd" + struct.pack(">I", 10 * MIB) + b"\x80" * (10 * MIB),  # maps
-        b"\x92" + (b"\xdc\xff\xff" + b"\x90" * 0xFFFF) * 2,  # lists in lists
-        b"\xdf" + struct.pack(">I", 100_001) + b"\xa1a\xc0" * 100_001,
+        b"\x9b" + (b"\xdc" + struct.pack(">H", 9_999) + b"\x90" * 9_999) * 11,  # lists in lists
+        b"\xdf" + struct.pack(">I", 10_001) + b"\xa1a\xc0" * 10_001,
     ],
     ids=["maps", "lists", "map"],
 )
 def test_the_values_of_a_message_are_bounded(octets: bytes) -> None:
     with pytest.raises(ValueError, match="exceeds max_|more than 100000 values"):
         reading._loaded(octets, use_list=False, strict_map_key=False)
+
+
+def test_parts_that_are_read_again_and_again_are_bounded_together() -> None:
+    part = msgpack.dumps([None] * 9_000)
+
+    def again(found: dict[str, Any]) -> Any:
+        return reading._loaded(part)
+
+    assert reading._loaded(msgpack.dumps([{}] * 10), object_hook=again) == [[None] * 9_000] * 10
+    with pytest.raises(ValueError, match="more than 100000 values"):
+        reading._loaded(msgpack.dumps([{}] * 12), object_hook=again)
+    assert reading._loaded(part) == [None] * 9_000
 
 
 def test_values_are_as_dask_wants_them() -> None:
@@ -136,7 +149,9 @@ def test_without_the_secret_nobody_takes_memory_of_an_agent(
     message = msgpack.dumps({"op": "bolide", "message": {"__Pickled__": 1}})
     bomb = zlib.compress(bytes(300 * MIB), 9)
     maps = b"\xdd" + struct.pack(">I", 32 * MIB) + b"\x80" * (32 * MIB)
-    for parts in ((message, header, bomb), (maps,)):
+    again = msgpack.dumps([{"__Serialized__": 1}] * 1_000)
+    part = msgpack.dumps({"num-sub-frames": 0, "x": [None] * 9_000})
+    for parts in ((message, header, bomb), (maps,), (again, part)):
         with connected(agent) as client:
             client.sendall(framed(handshake) + framed(*parts))
             client.recv(1)  # a report of Dask's, or the end

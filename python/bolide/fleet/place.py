@@ -48,20 +48,18 @@ class Fleet:
         without: Collection[str] = (),
         *,
         is_quiet: bool = False,
-        is_local: bool = False,
         is_readable: bool = False,
     ) -> None:
         """Find the agents: `count` of them, or all.
 
-        `is_local` says that they are on this machine, `is_readable` that others see messages, and
-        `is_quiet` that nobody wants to know for whom this waits.
+        `is_readable` says that others see messages, and `is_quiet` that nobody wants to know for
+        whom this waits.
 
         Raises:
             ConfigError: there is none, or one has another version or another secret.
             Error: one does not respond, or too few have joined.
         """
         self._link = link
-        self._is_local = is_local
         self._is_readable = is_readable
         names = _joined(link, count, frozenset(without), is_quiet)
         hello = wire.encode(wire.Hello())
@@ -96,11 +94,11 @@ class Fleet:
 
     def shared_processors(self, plan: dict[str, Any]) -> list[int]:
         """Return the processors that agents take from a server, if they are on this machine."""
-        address = _resolved(plan["address"]) if self._is_local else None
+        own = [each for each in self._members if each.description.host == socket.gethostname()]
+        address = _resolved(plan["address"]) if own else None
         if address is None:
             return []
-        threads = plan["threads"] * len(self._members)
-        return local_server.shared_processors(address, (), threads)
+        return local_server.shared_processors(address, (), plan["threads"] * len(own))
 
     def warnings(self, plan: dict[str, Any]) -> list[str]:
         """Return which secrets of a plan cross a network as they are."""
@@ -238,7 +236,7 @@ def opened(fleet: FleetOptions, options: Options) -> Iterator[Fleet]:
         raise ConfigError(f"--fleet: {where!r} is not a fleet; give local:N or tcp://HOST:PORT")
     if local is not None:
         with _started(int(local[1]), fleet) as link:
-            yield Fleet(link, is_local=True)
+            yield Fleet(link)
         return
     secret = secret_in(fleet.secret_file) if fleet.secret_file else None
     is_readable = where.startswith("tcp://") and not is_loopback(host_of(where))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,8 @@ PARTS_MAX = 10_000
 """Each takes more memory than the octets that announce it; ours have one or two."""
 VALUES_MAX = 100_000
 """Far more than the identity of a scheduler with all its agents has, and at most some MiB."""
+ITEMS_MAX = 10_000
+"""Of one list or map: its memory is taken before the values have come."""
 UNCOMPRESSED = (None, False)
 REPLACED = ((tcp, "read_bytes_rw"), (tcp, "unpack_frames"), (core, "msgpack"))
 
@@ -73,31 +76,56 @@ def _unpacked(octets: memoryview, *, partial: bool) -> tuple[list[memoryview], l
     return frames, lengths
 
 
+class _Budget(threading.local):
+    """How many values a message may still have.
+
+    Dask reads parts of a message while it reads the first one, as often as that says.
+    """
+
+    depth = 0
+    left = 0
+
+    def __enter__(self) -> None:
+        if self.depth == 0:
+            self.left = VALUES_MAX
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+    def take(self, count: int) -> None:
+        """Count a list or a map with so many values.
+
+        Raises:
+            ValueError: they are too many.
+        """
+        self.left -= 1 + count
+        if self.left < 0:
+            raise ValueError(f"a message has more than {VALUES_MAX} values")
+
+
+_budget = _Budget()
+
+
 def _loaded(octets: Any, *, object_hook: Callable[[Any], Any] | None = None, **options: Any) -> Any:
     """Make objects of a part of a message, which is in the format of msgpack.
 
     Raises:
         ValueError: they are too many. Dask closes the connection then.
     """
-    left = VALUES_MAX
-
-    def take(count: int) -> None:
-        nonlocal left
-        left -= 1 + count
-        if left < 0:
-            raise ValueError(f"a message has more than {VALUES_MAX} values")
 
     def of_map(found: dict[Any, Any]) -> Any:
-        take(2 * len(found))
+        _budget.take(2 * len(found))
         return found if object_hook is None else object_hook(found)
 
     def of_list(found: Any) -> Any:
-        take(len(found))
+        _budget.take(len(found))
         return found
 
-    bounds = {"max_array_len": VALUES_MAX, "max_map_len": VALUES_MAX}
+    bounds = {"max_array_len": ITEMS_MAX, "max_map_len": ITEMS_MAX}
     hooks = {"object_hook": of_map, "list_hook": of_list}
-    return msgpack.loads(octets, **options, **bounds, **hooks)
+    with _budget:
+        return msgpack.loads(octets, **options, **bounds, **hooks)
 
 
 def _refuse_long(count: int) -> None:

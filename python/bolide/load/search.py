@@ -292,7 +292,8 @@ def _early_end(search: Search) -> list[str]:
     if search.unmeasured is None:
         return []
     what = {
-        "generator": "this is the generator's limit: the server may do more; use more agents",
+        "generator": "this is the generator's limit: the server may do more; use more agents, each "
+        "with processors of its own",
         "invalid": "the server's limit is not known",
     }[limit(search)]
     rate = f"{search.unmeasured.rate_per_s:,.0f} requests/s"
