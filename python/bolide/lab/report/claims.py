@@ -92,7 +92,8 @@ def _judged_by(result: Result, claim: Claim, loads: Sequence[tuple[str, str]]) -
     reasons: list[str] = []
     for workload, other in loads:
         figures = [result.figures.get((workload, name)) for name in claim.contestants]
-        if reason := next(filter(None, (_refutation(claim, each) for each in figures)), ""):
+        reasons_against = (_refutation(claim, each) for each in figures if not other)
+        if reason := next(filter(None, reasons_against), ""):
             return _enough(
                 _verdict(claim, "does not hold", f"{reason} ({workload})", workload),
                 min(each.rounds for each in _known(figures)),
@@ -115,7 +116,7 @@ def _refutation(claim: Claim, figure: Figure | None) -> str:
     """Return why a server refutes a claim whatever its figures are; "" if it does not.
 
     One that ended or hung under its load had errors, which nobody counted. One that served few
-    connections has no rate.
+    connections has no rate. Comparisons are not refuted by one of their sides.
     """
     if figure is None:
         return ""
