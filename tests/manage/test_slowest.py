@@ -51,7 +51,7 @@ def test_routes_are_shown(mean_s: float, rate: float, expected: str) -> None:
     slow = [Slowest("GET /\x1b[2J", rate, mean_s), Slowest("GET /b", 1.0, 0.01)]
     lines = view._route_lines(slow)
     assert lines == [f"slowest    {expected}  GET /\\x1b[2J", "           10 ms     1/s  GET /b"]
-    assert view._route_lines([]) == ["slowest    no request took 10 ms"]
+    assert view._route_lines([]) == ["slowest    no request that took 10 ms has ended"]
     assert view._route_lines(None) == ["slowest    unknown"]
 
 

@@ -52,7 +52,9 @@ def top_text(
 
 def _route_lines(routes: Sequence[Slowest] | None) -> list[str]:
     if not routes:
-        return [f"slowest    {UNKNOWN if routes is None else 'no request took 10 ms'}"]
+        return [
+            f"slowest    {UNKNOWN if routes is None else 'no request that took 10 ms has ended'}"
+        ]
     headings = ("slowest", *[""] * (len(routes) - 1))
     return [
         f"{heading:<9}  {_mean(each.mean_s):<8}  {_rate(each.requests)}  {visible(each.route)}"

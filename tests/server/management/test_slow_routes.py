@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,22 @@ def test_what_an_application_does_after_its_response_is_not_the_next_requests(
         connection.get("/block") if not options else client.request(5, "/block")
     wait_until(lambda: has(managed, {"GET /block": 1}))
     assert "GET /next" not in found(managed)
+
+
+def test_a_request_that_waits_for_a_thread_is_not_slow(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(WSGI.replace("0.03", "0.4"))
+    managed = Managed(start, "app.py", "--threads", "2", cwd=tmp_path)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(managed.server.connect()) for _ in range(3)]
+        for client in clients[:2]:
+            client.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
+        # Both have a thread when its request is read.
+        wait_until(lambda: managed.metrics()["bolide_received_bytes_total"] > 50)
+        clients[2].send(b"GET /quick HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_until(lambda: managed.metrics()["bolide_requests_waiting"] == 1)
+        assert [client.read().status for client in clients] == [200] * 3
+    wait_until(lambda: has(managed, {"GET /block": 2}))
+    assert "GET /quick" not in found(managed)
 
 
 def test_a_request_that_the_application_was_not_called_for_is_not_slow(start: Start) -> None:

@@ -27,7 +27,7 @@ pub struct Ranked {
     pub since_ms: u64,
 }
 
-/// The titles of one process with the greatest sums, created before it is forked. Only one thread may add. Any process may read at any time.
+/// The titles of one process with the greatest means, created before it is forked. Only one thread may add. Any process may read at any time.
 #[derive(Clone, Copy)]
 pub struct Ranking(&'static [Place]);
 
@@ -45,7 +45,7 @@ impl Ranking {
 
     /// Adds a time to a title, at `now_ms` of a monotonic clock.
     ///
-    /// If there is no place for a title, it gets that of the one with the smallest sum, among those of which nothing was added recently if
+    /// If there is no place for a title, it gets that of the one with the smallest mean, among those of which nothing was added recently if
     /// there are any.
     pub fn add(self, title: &[u8], took_ns: u64, now_ms: u64) {
         let words = words_of(title);
@@ -91,9 +91,10 @@ impl Place {
 
     /// The smallest gives way.
     fn rank(&self, now_ms: u64) -> (bool, bool, u64) {
-        let is_used = self.count.load(Relaxed) > 0;
+        let count = self.count.load(Relaxed);
         let is_recent = now_ms.saturating_sub(self.last_ms.load(Relaxed)) < RECENT_MS;
-        (is_used, is_recent, self.total_ns.load(Relaxed))
+        let mean_ns = self.total_ns.load(Relaxed).checked_div(count);
+        (count > 0, is_recent, mean_ns.unwrap_or_default())
     }
 
     /// The version is odd meanwhile, by which a reader knows that it has not read one state.
@@ -190,9 +191,16 @@ mod tests {
         for number in 0..4 {
             ranking.add(format!("{number:02}").as_bytes(), 100, RECENT_MS);
         }
-        ranking.add(b"newer", 1, RECENT_MS);
+        ranking.add(b"newer", 1000, RECENT_MS);
         assert!(has(b"newer") && !has(b"new") && has(b"15"));
         assert_eq!(ranking.read().len(), PLACES);
+        // However often others are added.
+        for _ in 0..100 {
+            ranking.add(b"15", 85, RECENT_MS);
+            ranking.add(b"other", 84, RECENT_MS);
+            ranking.add(b"another", 84, RECENT_MS);
+        }
+        assert!(has(b"newer"));
     }
 
     #[test]

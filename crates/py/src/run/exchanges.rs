@@ -154,6 +154,11 @@ impl Exchanges {
         self.responder.with(py, Some(id), Responder::end_turn);
     }
 
+    /// Whether it matters how long requests wait for a thread.
+    pub(crate) fn notes_waits(&self) -> bool {
+        self.logs_waits || self.watch.is_measured()
+    }
+
     /// The progress of calls and passes.
     pub(crate) fn moment(&self) -> Moment {
         self.watch.moment(self.is_in_call())

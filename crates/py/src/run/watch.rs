@@ -85,6 +85,11 @@ impl Watch {
         let _ = self.numbers.set(numbers);
     }
 
+    /// Whether long calls are marked.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.numbers.get().is_some()
+    }
+
     /// The call that is under way, and began after `after_ns` of [`net::precise_ns`], takes long.
     pub(crate) fn call_is_long(&self, after_ns: u64) {
         if let Some(numbers) = self.numbers.get() {

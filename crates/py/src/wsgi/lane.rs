@@ -110,7 +110,7 @@ impl Lane {
 
     /// The thread takes a request.
     pub(super) fn takes(&self, job: &Job) {
-        if self.exchanges.logs_waits {
+        if self.exchanges.notes_waits() {
             let waited_ms = u32::try_from(job.waited().as_millis()).unwrap_or(u32::MAX);
             self.waited_ms.store(waited_ms, Ordering::Relaxed);
         }
@@ -148,7 +148,7 @@ impl Lane {
     }
 
     pub(super) fn post(&self, id: ExchangeId, mut command: Command) {
-        if self.exchanges.logs_waits
+        if self.exchanges.notes_waits()
             && let Command::Respond(response)
             | Command::Begin(response)
             | Command::BeginOpen(response) = &mut command

@@ -38,7 +38,8 @@ pub(crate) struct Tally {
 #[derive(Debug)]
 pub(crate) struct Called {
     pub(crate) name: RequestName,
-    began_ns: u64,
+    /// Its call, or when a thread was there for it.
+    pub(crate) began_ns: u64,
 }
 
 /// Why a connection was refused.

@@ -57,6 +57,9 @@ impl Record {
         if let Some(line) = &mut self.line {
             line.waited_ms += ms;
         }
+        if let Some(called) = self.tally.as_mut().and_then(|tally| tally.called.as_mut()) {
+            called.began_ns = called.began_ns.saturating_add(ms.saturating_mul(1_000_000));
+        }
     }
 
     /// Content follows.
