@@ -56,9 +56,13 @@ def open_no_files() -> None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), handler.baseFilename)
         return open(os.devnull, "w", encoding="utf-8")
 
-    logging.FileHandler._open = opened
-    # Otherwise it may rename files.
-    logging.handlers.BaseRotatingHandler.emit = logging.FileHandler.emit
+    replaced: tuple[tuple[type, str, Any], ...] = (
+        (logging.FileHandler, "_open", opened),
+        # It may rename files.
+        (logging.handlers.BaseRotatingHandler, "emit", logging.FileHandler.emit),
+    )
+    for kind, name, method in replaced:
+        setattr(kind, name, method)
 
 
 def read(path: str) -> LogConfig:
