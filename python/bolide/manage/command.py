@@ -211,7 +211,7 @@ def _is_there(client: Client, process: tuple[int | None, float | None]) -> bool:
 @click.option("--interval", type=TIME, default=1.0, help="Time between updates. [1s]")
 @click.option("-n", "--updates", type=count(1, UPDATES_MAX), help="End after so many updates.")
 def top(management: str | None, config: str | None, interval: float, updates: int | None) -> None:
-    """Show rates, durations and workers of a running server, and update them until q or Ctrl-C."""
+    """Show rates, durations, slowest routes and workers of a running server, until q or Ctrl-C."""
     client = _client(management, config)
     is_screen = sys.stdout.isatty()
     keys = click.get_current_context().with_resource(Keys())
