@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `Handshake` | the TLS handshake is complete; `tls_handshake_timeout_ms` | `Preface`; closed |
 //! | `Preface` | a PROXY header has arrived, if one is expected; `header_timeout_ms` | `Handshake`, `Preface`; closed |
-//! | `Preface` | the first bytes arrive, which select the protocol; `header_timeout_ms` | the protocol; closed |
+//! | `Preface` | the first bytes arrive, which select the protocol; `header_timeout_ms` | the protocol; `Lingering`, or closed |
 //! | `H1` | a handshake is accepted ([`Fate::Upgrade`]) | `WebSocket` |
 //! | `H1`, `H2`, `WebSocket` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
 //! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it sends for too long | closed |
@@ -34,7 +34,7 @@ use crate::exchange::Unfinished;
 use crate::h1::H1;
 use crate::h2::H2;
 use crate::id::{ConnectionId, ExchangeId};
-use crate::link::{Delivery, Fate, Link, Turn};
+use crate::link::{Delivery, Fate, Link, Turn, Unread};
 use crate::mailbox::Command;
 use crate::responder::batch::Exit;
 use crate::timeouts::Timeouts;
@@ -211,7 +211,13 @@ impl Connection {
                     _ => false,
                 };
                 // An alert may have been sent, which input that is still under way must not destroy.
-                return self.end(context, has_failed);
+                return self.end(
+                    context,
+                    match has_failed {
+                        true => Unread::Some,
+                        false => Unread::Possible,
+                    },
+                );
             }
             if self.link.is_handshaking() {
                 return Fate::Open;
@@ -273,7 +279,7 @@ impl Connection {
         }
         let is_lingering = matches!(self.phase, Phase::Lingering { .. });
         if is_lingering && self.link.has_ended() && !self.link.owes() {
-            return Fate::End { has_unread: false };
+            return Fate::End(Unread::Nothing);
         }
         let link = &mut self.link;
         let turn = &mut Turn { link, context, app };
@@ -360,7 +366,7 @@ impl Connection {
                     protocol => protocol.expire(turn), _ => Fate::Open);
                 self.conclude(context, app, fate)
             }
-            Phase::Preface { .. } => Fate::Close,
+            Phase::Preface { .. } => self.late_preface(context),
             Phase::Handshake(handshake) => match handshake.is_late(context) {
                 true => Fate::Close,
                 false => Fate::Open,
@@ -421,12 +427,19 @@ impl Connection {
         buffer: &mut [u8],
         unfinished: &mut Unfinished,
     ) -> Fate {
-        let before = unfinished.refused;
         let link = &mut self.link;
         let turn = &mut Turn { link, context, app };
         let fate = with_protocol!(&mut self.phase,
-            protocol => protocol.stop(turn, unfinished), _ => return self.abandon(context, app));
-        if unfinished.refused > before {
+            protocol => protocol.stop(turn, unfinished), _ => self.abandon(context, app));
+        let has_begun = !matches!(
+            self.phase,
+            Phase::Handshake(_)
+                | Phase::Preface {
+                    first: First::ProxyHeader,
+                    ..
+                }
+        );
+        if fate != Fate::Reset && has_begun {
             self.say_end(context, buffer);
         }
         fate
@@ -434,7 +447,7 @@ impl Connection {
 
     /// Ends the sending side, and discards what has arrived: unread input would make the kernel reset the connection and discard the response.
     fn say_end(&mut self, context: &Context, buffer: &mut [u8]) {
-        if !self.link.shut(context, true) {
+        if !self.link.shut(context, Unread::Some) {
             return;
         }
         let mut left = STOPPING_DISCARDED_BYTES;
@@ -449,7 +462,7 @@ impl Connection {
     #[inline]
     fn conclude<A: App>(&mut self, context: &mut Context, app: &mut A, fate: Fate) -> Fate {
         match fate {
-            Fate::End { has_unread } => self.end(context, has_unread),
+            Fate::End(unread) => self.end(context, unread),
             Fate::Cut => self.cut(context),
             Fate::Upgrade => self.upgrade(context, app),
             Fate::Open if self.link.has_buffered() && self.takes_input(context) => Fate::Again,
@@ -457,9 +470,9 @@ impl Connection {
         }
     }
 
-    fn end(&mut self, context: &Context, has_unread: bool) -> Fate {
-        if !self.link.shut(context, has_unread) || context.timeouts.linger_timeout_ms == 0 {
-            return Fate::End { has_unread };
+    fn end(&mut self, context: &Context, unread: Unread) -> Fate {
+        if !self.link.shut(context, unread) || context.timeouts.linger_timeout_ms == 0 {
+            return Fate::End(unread);
         }
         let now_ms = context.clock.now_ms();
         let arrived = match self.link.check_delivery(context) {

@@ -78,12 +78,24 @@ enum For {
 /// How a connection ends after it has stopped reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
+    /// Everything was read, and the peer announced that it sends no further request.
+    Announced,
     /// Everything that the peer sent was read, as far as is known.
     Read,
     /// The peer sent more than was read.
     Unread,
     /// A response was truncated, and an ordinary close would look like its end.
     Cut,
+}
+
+impl Ending {
+    /// The end after a request that was read to its end.
+    fn after(head: &wire::RequestHead<'_>) -> Ending {
+        match head.persistent {
+            true => Ending::Read,
+            false => Ending::Announced,
+        }
+    }
 }
 
 /// What is read next.
@@ -308,7 +320,10 @@ impl H1 {
     }
 
     /// Reads no further request, but the rest of a content that a handler may still ask for.
-    fn read_no_request(&mut self) {
+    fn read_no_request<A>(&mut self, turn: &mut Turn<'_, A>) {
+        if matches!(self.reading, Reading::Waiting(For::Place)) {
+            turn.context.leave_queue(turn.link.id, None);
+        }
         match &mut self.reading {
             Reading::Content(incoming) => incoming.is_persistent = false,
             Reading::Closing(_) | Reading::Upgraded(_) => {}
@@ -326,7 +341,8 @@ impl H1 {
     /// Stops reading.
     fn stop_reading(&mut self, ending: Ending) {
         let ending = match (&self.reading, ending) {
-            (Reading::Closing(before @ (Ending::Unread | Ending::Cut)), Ending::Read) => *before,
+            (Reading::Closing(before @ (Ending::Unread | Ending::Cut)), Ending::Announced)
+            | (Reading::Closing(before), Ending::Read) => *before,
             _ => ending,
         };
         self.input = Vec::new();

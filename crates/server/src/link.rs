@@ -42,8 +42,8 @@ pub(crate) enum Fate {
     Open,
     /// It has more to do, and continues after the other connections' turns.
     Again,
-    /// It has finished: it is closed in two steps. `has_unread` if the peer sent more than was read.
-    End { has_unread: bool },
+    /// It has finished: it is closed in two steps.
+    End(Unread),
     /// It was truncated: it is reset as soon as what was sent has arrived.
     Cut,
     /// It is closed at once: nothing is owed.
@@ -52,6 +52,17 @@ pub(crate) enum Fate {
     Upgrade,
     /// It is reset now: an ordinary close would look like the end of a response.
     Reset,
+}
+
+/// What the peer of a connection that ends may have sent besides what was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unread {
+    /// Nothing: it announced that its request was the last one.
+    Nothing,
+    /// A request: it does not expect the end.
+    Possible,
+    /// More than was read.
+    Some,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +98,8 @@ pub(crate) struct Link {
     pub(crate) id: ConnectionId,
     /// Those of requests of which proxies say nothing.
     pub(crate) circumstances: Circumstances,
+    /// Over TCP. On a UNIX socket the peer sees the reset of an unfinished response as an ordinary end, and any other one as a reset.
+    is_tcp: bool,
     /// The requests are those of a client whose address its proxy does not know: what they say of clients is not the proxy's word.
     pub(crate) is_of_unknown: bool,
     receiving: Receiving,
@@ -114,6 +127,7 @@ impl Link {
         Link {
             transport,
             id,
+            is_tcp: matches!(client, Peer::Internet(_)),
             circumstances: Circumstances::between(client, server),
             is_of_unknown: false,
             receiving: Receiving::Open,
@@ -232,6 +246,11 @@ impl Link {
 
     // Watching.
 
+    /// Whether the poller watches the socket. If not, only the deadline ends the connection.
+    pub(super) fn is_watched(&self) -> bool {
+        matches!(self.watch, Watch::For(_) | Watch::Missed(_))
+    }
+
     /// Watches the socket for input if `is_read`, for room if it is full, and for the peer's end until that is known.
     #[inline]
     pub(crate) fn update_watch(&mut self, poller: &Poller, is_read: bool) {
@@ -267,7 +286,7 @@ impl Link {
 
     /// Whether the peer can detect a reset. On a UNIX socket it sees an ordinary end.
     pub(crate) fn can_reset(&self) -> bool {
-        matches!(self.circumstances.client, Peer::Internet(_))
+        self.is_tcp
     }
 
     /// Whether the end of this process is to reset the connection, however it ends. On while an ordinary close would look like the end of a
@@ -290,12 +309,24 @@ impl Link {
         }
     }
 
-    /// First step: shuts down the sending side. Returns true if the second step has to wait, because closing now could destroy data that
-    /// the peer has not read: it sent more than was read, or much is still on its way.
-    pub(crate) fn shut(&mut self, context: &Context, has_unread: bool) -> bool {
-        // In a first turn that took no time, everything was read just now: what has arrived since is like what arrives after the close.
-        let was_read = self.watch == Watch::None && context.share.has_taken_no_time();
-        let has_unread = || has_unread || !was_read && self.transport.unread_bytes() > 0;
+    /// First step: ends the sending side, if that cannot wait for the second. Returns true if the second step has to wait, because closing
+    /// now could destroy data that the peer has not read: it sent more than was read, or much is still on its way.
+    ///
+    /// A request that arrives between these system calls and the close makes that a reset. If one is possible, the sending side ends before
+    /// input is looked for: a peer that has received the end does not see the reset (TCP on Linux).
+    pub(crate) fn shut(&mut self, context: &Context, unread: Unread) -> bool {
+        let ends_first = unread == Unread::Possible && !self.has_ended();
+        if ends_first {
+            self.end_before_request();
+        }
+        let has_unread = || match unread {
+            // In a first turn that took no time, everything was read just now.
+            Unread::Nothing if self.watch == Watch::None && context.share.has_taken_no_time() => {
+                false
+            }
+            Unread::Nothing | Unread::Possible => self.transport.unread_bytes() > 0,
+            Unread::Some => true,
+        };
         let is_on_its_way = || {
             let may_be = self.sent_bytes > PROMPT_BYTES;
             may_be && self.transport.unacknowledged_bytes() > PROMPT_BYTES
@@ -303,10 +334,19 @@ impl Link {
         let waits = !self.has_ended() && (has_unread() || is_on_its_way());
         // The end of the sending side follows an announcement only after that was sent.
         let waits = !self.transport.announce_end() || waits;
-        if waits || net::has_forked() {
+        if !ends_first && (waits || net::has_forked()) {
             self.transport.shutdown_send();
         }
         waits
+    }
+
+    /// Ends the connection for a peer that may be sending a request. A UNIX socket reports a reset even to a peer that has received the end, so
+    /// nothing may arrive after it.
+    fn end_before_request(&self) {
+        match !self.is_tcp && self.transport.announce_end() {
+            true => self.transport.shutdown_both(),
+            false => self.transport.shutdown_send(),
+        }
     }
 
     /// Second step: closes the socket. A child process may hold a copy of the descriptor; that copy neither keeps the connection open nor
@@ -322,7 +362,7 @@ impl Link {
         match fate {
             Fate::Reset => self.transport.reset(),
             // The first step was taken, and the second need not wait.
-            Fate::End { .. } => {}
+            Fate::End(_) => {}
             _ if is_copied => self.transport.shutdown_both(),
             _ => {}
         }

@@ -411,6 +411,8 @@ impl<A: App> Worker<A> {
             // A response would need a handshake.
             let has_place = has_place && !transport.is_secure();
             if self.turned_away >= self.turned_away_max || !has_place {
+                // A close with unread input would be a reset.
+                transport.shutdown_both();
                 return;
             }
         }

@@ -33,6 +33,8 @@ const TLS_MAJOR_VERSION: u8 = 3;
 /// The TLS handshake of one connection.
 pub(crate) struct Handshake {
     since_ms: u64,
+    /// When its last step was taken, or it started.
+    stepped_ms: u64,
     place: Place,
     /// It waits for its next step, or for a place first.
     is_queued: bool,
@@ -53,6 +55,7 @@ impl Handshake {
     pub(crate) fn new(now_ms: u64) -> Handshake {
         Handshake {
             since_ms: now_ms,
+            stepped_ms: now_ms,
             place: Place::Without,
             is_queued: false,
         }
@@ -114,8 +117,11 @@ impl Handshake {
         let timeout_ms = context.timeouts.tls_handshake_timeout_ms;
         let end_ms = Timeouts::end_ms(self.since_ms, timeout_ms);
         match context.draining_since_ms {
-            Some(drain_ms) => end_ms.min(drain_ms.max(self.since_ms) + context.draining_idle_ms),
-            None => end_ms,
+            // Otherwise its peer waits, and not this side.
+            Some(drain_ms) if !self.is_queued => {
+                end_ms.min(drain_ms.max(self.stepped_ms) + context.draining_idle_ms)
+            }
+            _ => end_ms,
         }
     }
 
@@ -163,6 +169,7 @@ impl Connection {
     ) -> Fate {
         if let Phase::Handshake(handshake) = &mut self.phase {
             handshake.takes_step(&mut context.handshakes);
+            handshake.stepped_ms = context.clock.now_ms();
         }
         if !self.link.send_owed() {
             return self.abandon(context, app);

@@ -7,7 +7,7 @@ use super::{Connection, Phase};
 use crate::app::App;
 use crate::context::Context;
 use crate::context::budget::HOLDER_BYTES_MIN;
-use crate::link::{Delivery, Fate, Turn};
+use crate::link::{Delivery, Fate, Turn, Unread};
 use crate::pace::arrival_rate;
 
 impl Connection {
@@ -154,7 +154,7 @@ impl Connection {
             h2.leave_idle(turn);
             return self.settle(context, app);
         }
-        self.conclude(context, app, Fate::End { has_unread: false })
+        self.conclude(context, app, Fate::End(Unread::Possible))
     }
 
     /// How many bytes per second arrive of a request, if its client is all that is waited for, and has had some time.
@@ -188,7 +188,7 @@ impl Connection {
         let fate = match &mut self.phase {
             Phase::H1(h1) => h1.end_slow(turn),
             Phase::H2(h2) => h2.end_slow(turn),
-            _ => return Fate::Close,
+            _ => return self.end(context, Unread::Possible),
         };
         self.say_end(context, buffer);
         match fate {

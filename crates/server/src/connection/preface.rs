@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::context::Context;
 use crate::h1::H1;
 use crate::h2::{self, H2};
-use crate::link::{Fate, Link, Turn};
+use crate::link::{Fate, Link, Turn, Unread};
 
 /// The name of HTTP/2 in a TLS handshake (RFC 9113 section 3.2).
 const H2_NAME: &[u8] = b"h2";
@@ -55,6 +55,26 @@ impl Phase {
 }
 
 impl Connection {
+    /// No request has started in time. One that has arrived meanwhile is served.
+    #[cold]
+    pub(super) fn late_preface(&mut self, context: &Context) -> Fate {
+        match &mut self.phase {
+            // What has arrived of it is not read.
+            Phase::Preface {
+                first: First::ProxyHeader,
+                ..
+            } => Fate::Close,
+            Phase::Preface {
+                since_ms,
+                first: First::Bytes(first),
+            } if first.is_empty() && self.link.will_read() => {
+                *since_ms = context.clock.now_ms();
+                Fate::Open
+            }
+            _ => self.end(context, Unread::Possible),
+        }
+    }
+
     /// Selects the protocol and serves the first bytes, or waits for more of them.
     pub(super) fn start<A: App>(
         &mut self,

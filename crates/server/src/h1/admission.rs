@@ -95,7 +95,7 @@ impl H1 {
         queued.respond(&mut turn.context.responder, &refused.response());
         self.queue.push_back(queued);
         let (ending, used) = match content {
-            Content::Whole(content) => (Ending::Read, content.len()),
+            Content::Whole(content) => (Ending::after(head), content.len()),
             Content::Later => (Ending::Unread, 0),
         };
         if !goes_on {

@@ -248,6 +248,9 @@ impl H1 {
             return;
         };
         let inbound = &mut incoming.inbound;
+        if std::mem::take(&mut inbound.is_queued) {
+            turn.context.leave_queue(turn.link.id, None);
+        }
         if let Some((head, _)) = inbound.take_call() {
             let read = head.read();
             let refused = match &read {
@@ -379,7 +382,9 @@ impl H1 {
         }
         match self.reading {
             Reading::Idle => self.reading = Reading::Waiting(For::Exchange),
-            Reading::Closing(Ending::Read) => return self.stop_reading(Ending::Unread),
+            Reading::Closing(Ending::Announced | Ending::Read) => {
+                return self.stop_reading(Ending::Unread);
+            }
             Reading::Closing(_) => return,
             _ => {}
         }

@@ -3,7 +3,7 @@
 //! | state | owes | until | then |
 //! | --- | --- | --- | --- |
 //! | link full, or its bytes under way | peer | its pace (`write_timeout_ms`, `response_rate_bytes_per_s_min`) | reset |
-//! | `Idle`, no exchange | peer | `keep_alive_timeout_ms` after it has received the last response | closed |
+//! | `Idle`, no exchange | peer | `keep_alive_timeout_ms` after it has received the last response | closed, unless a request has arrived |
 //! | `Head`, link not full | peer | `header_timeout_ms` | 408 |
 //! | `Content` that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or closed if the response has been sent |
 //! | an exchange `Waiting`, its handler not waiting for the peer | application | `handler_timeout_ms` | 503, unless the application reports that it has started |
@@ -22,7 +22,7 @@ use super::{Ending, H1, Queued, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
-use crate::link::{Delivery, Fate, Link, Turn};
+use crate::link::{Delivery, Fate, Link, Turn, Unread};
 use crate::response::Response;
 use crate::timeouts::Timeouts;
 
@@ -171,11 +171,13 @@ impl H1 {
         self.settle(turn)
     }
 
-    /// No request arrived in time. The time starts when the client has received the previous response.
+    /// No request was read in time. The time starts when the client has received the previous response. A request that has arrived is served.
     fn late_request<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         let was_complete = !turn.link.is_arriving();
         match turn.link.check_delivery(turn.context) {
-            Delivery::Complete if was_complete => Fate::End { has_unread: false },
+            Delivery::Complete if was_complete && !turn.link.will_read() => {
+                Fate::End(Unread::Possible)
+            }
             Delivery::Complete | Delivery::UnderWay => {
                 self.since_ms = turn.now_ms();
                 Fate::Open
@@ -199,7 +201,7 @@ impl H1 {
             return;
         }
         // Their responses are the last ones.
-        self.read_no_request();
+        self.read_no_request(turn);
         for queued in self.queue.iter_mut().filter(is_late) {
             let after_ms = queued.exchange.handler_timeout_ms;
             let why = Abort::HandlerTimeout { after_ms };

@@ -75,7 +75,9 @@ impl H1 {
     /// Whether it is the peer that makes it hold memory: by sending a part of something, or by not reading.
     pub(crate) fn is_held_by_peer(&self, link: &Link) -> bool {
         let is_sent = match &self.reading {
-            Reading::Content(incoming) => incoming.inbound.is_collected(),
+            Reading::Content(incoming) => {
+                incoming.inbound.is_collected() && !incoming.inbound.is_complete
+            }
             Reading::Head => true,
             _ => false,
         };

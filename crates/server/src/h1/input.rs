@@ -33,10 +33,12 @@ impl H1 {
             }
             return;
         }
+        let was_cut_in_line_end = self.input.ends_with(b"\r");
         if append(&mut self.input, data).is_err() {
             return self.input_lacks_memory(turn, data);
         }
         let skips_parsing = matches!(self.reading, Reading::Head)
+            && !was_cut_in_line_end
             && !wire::worth_parsing(data)
             && wire::within_limits(&self.input, &turn.context.head_limits).is_ok();
         if !skips_parsing {
@@ -100,7 +102,7 @@ impl H1 {
                 | Reading::Handshake(_)
                 | Reading::Upgraded(_) => break,
                 Reading::Closing(ending) => {
-                    if *ending == Ending::Read {
+                    if matches!(ending, Ending::Announced | Ending::Read) {
                         *ending = Ending::Unread;
                     }
                     rest = &[];
@@ -358,7 +360,7 @@ impl H1 {
                 self.finish_call(turn);
             }
             if !framing.persistent {
-                self.stop_reading(Ending::Read);
+                self.stop_reading(Ending::after(head));
             }
             return;
         }
@@ -480,7 +482,7 @@ impl H1 {
         } else if !goes_on {
             self.stop_reading(match content {
                 Content::Later => Ending::Unread,
-                Content::Whole(_) => Ending::Read,
+                Content::Whole(_) => Ending::after(head),
             });
         }
         if queued.ends_with_connection() {

@@ -5,7 +5,7 @@ use super::{Ending, For, H1, QUEUE_KEPT, Reading};
 use crate::app::{Abort, App, Pulled};
 use crate::exchange::{Obeyed, Progress};
 use crate::id::ExchangeId;
-use crate::link::{Broken, Fate, Turn};
+use crate::link::{Broken, Fate, Turn, Unread};
 use crate::mailbox::Command;
 use net::memory::NoMemory;
 
@@ -74,7 +74,7 @@ impl H1 {
             self.release_content(turn, id, is_persistent);
         }
         if !is_persistent {
-            self.read_no_request();
+            self.read_no_request(turn);
         }
     }
 
@@ -229,13 +229,16 @@ impl H1 {
         match self.reading {
             Reading::Waiting(For::Turn) => Fate::Again,
             Reading::Waiting(For::Place) => Fate::Open,
-            Reading::Closing(ending @ (Ending::Read | Ending::Unread)) => {
+            Reading::Closing(Ending::Cut) => Fate::Cut,
+            Reading::Closing(ending) => {
                 // All is sent: the end of the connection may be that of a response.
                 turn.link.guard(false);
-                let has_unread = ending == Ending::Unread;
-                Fate::End { has_unread }
+                Fate::End(match ending {
+                    Ending::Announced => Unread::Nothing,
+                    Ending::Read => Unread::Possible,
+                    Ending::Unread | Ending::Cut => Unread::Some,
+                })
             }
-            Reading::Closing(Ending::Cut) => Fate::Cut,
             _ if turn.link.has_ended() => Fate::Close,
             _ => Fate::Open,
         }
@@ -293,7 +296,7 @@ impl H1 {
             Some(front) => front.exchange.out.has_file(),
             None => matches!(
                 self.reading,
-                Reading::Closing(Ending::Read | Ending::Unread)
+                Reading::Closing(Ending::Announced | Ending::Read | Ending::Unread)
             ),
         }
     }

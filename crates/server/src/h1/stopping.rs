@@ -52,7 +52,7 @@ impl H1 {
         }
         unfinished.refused += refused;
         if refused > 0 {
-            self.read_no_request();
+            self.read_no_request(turn);
             self.emit(turn);
         }
         if !turn.context.responder.out.is_empty() {

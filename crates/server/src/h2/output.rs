@@ -12,7 +12,7 @@ use super::stream::{End, Stream};
 use super::{H2, Reading};
 use crate::app::{Abort, App, Pulled};
 use crate::exchange::Progress;
-use crate::link::{Broken, Fate, Turn};
+use crate::link::{Broken, Fate, Turn, Unread};
 
 /// Content that is put into frames before it is sent.
 const BATCH_BYTES: usize = 65_536;
@@ -422,16 +422,16 @@ impl H2 {
             return Fate::Open;
         }
         match self.reading {
-            Reading::Closing if self.streams.is_empty() => Fate::End { has_unread: true },
+            Reading::Closing if self.streams.is_empty() => Fate::End(Unread::Some),
             Reading::Frames | Reading::Block(_)
                 if self.streams.is_empty() && self.leaving.is_final() =>
             {
                 // A request may be under way to meet the last GOAWAY, and must not destroy it.
-                Fate::End { has_unread: true }
+                Fate::End(Unread::Some)
             }
             // A client that has not sent its settings has not asked for anything.
             Reading::Preface | Reading::Settings if self.leaving.is_final() => {
-                Fate::End { has_unread: true }
+                Fate::End(Unread::Some)
             }
             _ => Fate::Open,
         }

@@ -22,6 +22,11 @@ impl Link {
         self.transport.unread_bytes() > 0
     }
 
+    /// Whether the peer has sent something that was not read, which an event reports.
+    pub(crate) fn will_read(&self) -> bool {
+        self.is_watched() && self.has_unread()
+    }
+
     /// Whether input was read from the socket that [`Link::receive`] has not returned: no event reports it.
     #[inline]
     pub(crate) fn has_buffered(&self) -> bool {

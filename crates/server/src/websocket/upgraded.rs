@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::context::budget::BUDGET;
 use crate::exchange::Unfinished;
 use crate::id::ExchangeId;
-use crate::link::{Broken, Delivery, Fate, Link, Turn};
+use crate::link::{Broken, Delivery, Fate, Link, Turn, Unread};
 use crate::mailbox::Command;
 
 /// A WebSocket over a link: a part of the record of its connection, and no larger than that of HTTP/1.1 with its queue.
@@ -200,7 +200,10 @@ impl Upgraded {
             Some(_) if turn.link.is_full() || self.websocket.has_unsent() => self.drop_input(),
             Some(ending) => {
                 let has_unread = ending == Ending::Unread || self.input.is_some();
-                return Fate::End { has_unread };
+                return Fate::End(match has_unread {
+                    true => Unread::Some,
+                    false => Unread::Nothing,
+                });
             }
             None if self.websocket.waits_for_turn => return Fate::Again,
             None => {}
