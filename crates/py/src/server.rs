@@ -51,6 +51,7 @@ pub(crate) struct Server {
     /// What its listeners offer, if they use TLS.
     tls: Mutex<Option<Arc<net::TlsConfig>>>,
     limits: Limits,
+    compression: Compression,
     accepts_prior_knowledge: bool,
     /// Whether requests share a task in their first step.
     eager_tasks: bool,
@@ -83,6 +84,7 @@ impl Server {
         let interface = Interface::of(app, Arc::clone(&exchanges), placement, &config)?;
         forked::has_own_server();
         let accepts_prior_knowledge = config.accepts_prior_knowledge;
+        let compression = config.websocket.compression;
         let mut limits = config.limits;
         let longest = config.admission.rules.body_bytes_max().unwrap_or_default();
         limits.body_bytes_max = limits.body_bytes_max.max(longest);
@@ -100,6 +102,7 @@ impl Server {
             exchanges,
             tls: Mutex::new(tls),
             limits,
+            compression,
             accepts_prior_knowledge,
             eager_tasks: match options.get_item("eager_tasks")? {
                 Some(value) => value.is_truthy()?,
@@ -312,8 +315,8 @@ impl Server {
         let tls_bytes = if has_tls { net::SESSION_BYTES_MAX } else { 0 };
         let has_http2 = has_tls || self.accepts_prior_knowledge;
         let bytes = match has_http2 {
-            true => self.limits.http2_connection_bytes_max(),
-            false => self.limits.connection_bytes_max(),
+            true => self.limits.http2_connection_bytes_max(self.compression),
+            false => self.limits.connection_bytes_max(self.compression),
         };
         bytes + tls_bytes
     }

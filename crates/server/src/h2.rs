@@ -10,7 +10,7 @@
 //! | `Block` | the end of the block | `Frames` |
 //! | `Preface`, `Settings`, `Block` | anything else, `header_timeout_ms` | `Closing` |
 //! | `Frames` | a violation that ends the connection; the client's GOAWAY and no stream is left; a drain or `keep_alive_timeout_ms` and no stream is left | `Closing` |
-//! | `Preface`, `Settings` | a drain | the link is closed |
+//! | `Preface`, `Settings` | a drain | `Closing`, after GOAWAY and as long as a request may be on its way |
 //! | `Block` | a drain, and no stream is left | the link is closed |
 //! | `Closing` | everything has been sent | the link is closed |
 //!

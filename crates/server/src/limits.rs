@@ -1,7 +1,6 @@
 //! Every limit on what a peer can make the server hold or do: default, unit, reason.
 
-use wire::websocket::Inflater;
-
+use crate::context::websockets::Compression;
 use crate::setting::{Setting, settings};
 
 settings! {
@@ -76,6 +75,8 @@ pub(crate) const CALLS_BYTES_MAX: usize = 1 << 20;
 pub(crate) const AHEAD_BYTES: u32 = 1 << 20;
 /// What an HTTP/2 connection records of one stream, besides its head, content and response (checked in `h2.rs`).
 pub(crate) const H2_STREAM_BYTES: u64 = 2048;
+/// Parts of WebSockets' messages up to this length are not limited together on a connection: as much as the windows of its streams allow anyway.
+pub(crate) const SHORT_MESSAGE_BYTES: usize = 64 * 1024;
 /// What it records besides its streams: those that were reset, and frames that wait (checked in `h2.rs`).
 pub(crate) const H2_RECORDS_BYTES: u64 = 64 * 1024;
 /// Memory for the frames of one read: the replies to the shortest ones are twice as long.
@@ -88,7 +89,7 @@ const QUEUES_PER_CONNECTION: u64 = 4;
 impl Limits {
     /// Maximum bytes that one connection can make the server hold, apart from the length of its responses and what its handlers keep: an
     /// incomplete head and those of the running requests, content, the send buffer, and the result of one read.
-    pub fn connection_bytes_max(&self) -> u64 {
+    pub fn connection_bytes_max(&self, compression: Compression) -> u64 {
         let head = self
             .request_line_bytes_max
             .saturating_add(self.header_section_bytes_max);
@@ -97,28 +98,31 @@ impl Limits {
         let http = [self.body_bytes_max, self.send_buffer_bytes_max, received]
             .into_iter()
             .fold(heads, u64::saturating_add);
-        http.max(self.websocket_bytes_max())
+        http.max(self.websocket_bytes_max(compression))
     }
 
     /// The same for a WebSocket: a message of the greatest length and what decompresses it, what waits to be sent, and the result of one read.
-    fn websocket_bytes_max(&self) -> u64 {
+    fn websocket_bytes_max(&self, compression: Compression) -> u64 {
         let received = 2 * RECEIVE_BYTES as u64;
         [
             self.websocket_message_bytes_max,
             self.websocket_queued_bytes_max,
-            Inflater::BYTES as u64,
+            compression.bytes_max(),
         ]
         .into_iter()
         .fold(received, u64::saturating_add)
     }
 
-    /// The same for a connection that uses HTTP/2: the heads of its requests, one content of the greatest length, what the windows allow for
-    /// the others, what waits for WebSockets, the send buffer, the tables of both sides, and what is recorded of streams.
-    pub fn http2_connection_bytes_max(&self) -> u64 {
+    /// The same for a connection that uses HTTP/2: the heads of its requests, or the short messages and the compressors of its WebSockets, one
+    /// content of the greatest length, what the windows allow for the others, what waits for WebSockets, the send buffer, the tables of both
+    /// sides, and what is recorded of streams.
+    pub fn http2_connection_bytes_max(&self, compression: Compression) -> u64 {
         let head = self
             .request_line_bytes_max
             .saturating_add(self.header_section_bytes_max);
+        let websocket = SHORT_MESSAGE_BYTES as u64 + compression.bytes_max();
         let stream = head
+            .max(websocket)
             .saturating_add(u64::from(self.h2_window_bytes()))
             .saturating_add(H2_STREAM_BYTES);
         let streams = stream.saturating_mul(self.h2_streams_max);

@@ -2,7 +2,7 @@
 
 use net::memory;
 use wire::websocket::extension::Preference;
-use wire::websocket::{Inflaters, MessageLimits, NoMemory, WindowBits};
+use wire::websocket::{Deflater, Inflater, Inflaters, MessageLimits, NoMemory, WindowBits};
 
 use super::topics::Topics;
 use crate::limits::Limits;
@@ -45,14 +45,29 @@ impl Default for Compression {
 }
 
 impl Compression {
+    /// Memory that a WebSocket may hold for it, in bytes.
+    pub(crate) fn bytes_max(self) -> u64 {
+        let bytes = match self {
+            Compression::Off => 0,
+            Compression::Messages { .. } => Inflater::BYTES,
+            Compression::Context { .. } => {
+                Inflater::BYTES + Deflater::bytes(Compression::context_window())
+            }
+        };
+        bytes as u64
+    }
+
+    fn context_window() -> WindowBits {
+        WindowBits::new(CONTEXT_WINDOW_BITS).unwrap_or(WindowBits::MAX)
+    }
+
     /// What the server agrees to in a handshake; None if it declines.
     pub(crate) fn preference(self) -> Option<Preference> {
         match self {
             Compression::Off => None,
             Compression::Messages { .. } => Some(Preference::WithoutContext),
             Compression::Context { .. } => {
-                let window = WindowBits::new(CONTEXT_WINDOW_BITS).unwrap_or(WindowBits::MAX);
-                Some(Preference::WithContext(window))
+                Some(Preference::WithContext(Compression::context_window()))
             }
         }
     }

@@ -46,10 +46,26 @@ impl H2 {
         }
     }
 
+    /// Resets a stream by a decision of this side, which is not one of its client's resets.
+    pub(super) fn end_stream<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+        code: ErrorCode,
+    ) {
+        if let Some(stream) = self.streams.get(index) {
+            let id = stream.id;
+            frame::push_reset(self.out(turn), id, code);
+            self.remember_reset(index);
+            self.drop_stream(turn, index, Abort::Disconnected);
+        }
+    }
+
     /// Whether a client that opens a stream which is refused knows that it would be. It does not before it has seen the limit, nor when this
-    /// side leaves or has no memory: such streams are not its resets.
-    fn knows_better<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
-        self.settings_are_acknowledged && self.leaving == Leaving::No && !self.has_place(turn)
+    /// side leaves, has no memory, or waits for handlers of streams that are over: such streams are not its resets.
+    fn knows_better<A: App>(&self, turn: &Turn<'_, A>) -> bool {
+        let has_too_many = self.streams.len() as u64 >= turn.context.limits.h2_streams_max;
+        self.settings_are_acknowledged && self.leaving == Leaving::No && has_too_many
     }
 
     /// The client resets a stream: its handler is cancelled.
@@ -257,6 +273,8 @@ impl H2 {
                 continue;
             };
             match stream.exchange.progress {
+                // A WebSocket has no response that could be truncated.
+                Progress::Pushed | Progress::Done if stream.carried.is_some() => {}
                 Progress::Done => complete.push(id),
                 Progress::Cut => {}
                 Progress::Waiting => {
@@ -270,6 +288,8 @@ impl H2 {
                 }
             }
         }
+        self.drain_websockets(turn);
+        self.flush_websockets(turn);
         if !self.leaving.is_final() {
             self.say_last(turn);
         }

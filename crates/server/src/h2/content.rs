@@ -147,10 +147,12 @@ impl H2 {
                 }
                 self.hand_over(turn, index, Part::Held);
             }
-            Held::TooLong => self.refuse_content(turn, index, (413, CONTENT_TOO_LONG)),
+            Held::TooLong => {
+                self.refuse_part(turn, index, content.len(), (413, CONTENT_TOO_LONG));
+            }
             Held::NoMemory => {
                 turn.context.note_shortage(content.len());
-                self.refuse_content(turn, index, (503, NO_MEMORY));
+                self.refuse_part(turn, index, content.len(), (503, NO_MEMORY));
             }
         }
     }
@@ -179,7 +181,7 @@ impl H2 {
         match handed {
             Handed::Refused => {
                 turn.context.note_shortage(bytes);
-                self.refuse_content(turn, index, (503, NO_MEMORY));
+                self.refuse_part(turn, index, bytes, (503, NO_MEMORY));
                 return self.content_was_held(turn, was_whole);
             }
             Handed::ToReader if was_whole => {
@@ -296,6 +298,19 @@ impl H2 {
     ) {
         turn.context.refusals.add(status, reason);
         self.give_up(turn, index, Response::error(status, reason));
+    }
+
+    /// As [`H2::refuse_content`], because of a part that has arrived and is not held: its window opens, so that the rest can be discarded.
+    #[cold]
+    fn refuse_part<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+        part_bytes: usize,
+        refusal: (u16, &str),
+    ) {
+        self.refuse_content(turn, index, refusal);
+        self.give_stream_window(index, part_bytes as u32, turn.context);
     }
 
     /// The application has panicked in a call for one stream: only that stream ends.

@@ -166,9 +166,7 @@ impl H2 {
                 .get(index)
                 .is_some_and(|stream| stream.exchange.is_ended());
             if has_response {
-                frame::push_reset(self.out(turn), id, ErrorCode::NO_ERROR);
-                self.remember_reset(index);
-                self.drop_stream(turn, index, Abort::Disconnected);
+                self.end_stream(turn, index, ErrorCode::NO_ERROR);
             } else {
                 self.refuse_content(turn, index, (408, "The content arrived too slowly."));
             }
@@ -203,9 +201,7 @@ impl H2 {
         let now_ms = turn.now_ms();
         for id in self.late(turn.context, now_ms, window_deadline_ms) {
             if let Some(index) = self.index_of(id) {
-                frame::push_reset(self.out(turn), id, ErrorCode::CANCEL);
-                self.remember_reset(index);
-                self.drop_stream(turn, index, Abort::Disconnected);
+                self.end_stream(turn, index, ErrorCode::CANCEL);
             }
         }
     }

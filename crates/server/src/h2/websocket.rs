@@ -12,7 +12,7 @@
 //!
 //! A window opens when the WebSocket has used what arrived: an application that has enough stops its stream, and no other.
 
-use wire::h2::{ErrorCode, State, Violation, frame};
+use wire::h2::{ErrorCode, State, frame};
 use wire::websocket::CloseCode;
 use wire::{BodyLength, RequestHead};
 
@@ -26,16 +26,14 @@ use crate::app::{App, Content};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
-use crate::limits::AHEAD_BYTES;
+use crate::limits::{AHEAD_BYTES, SHORT_MESSAGE_BYTES};
 use crate::link::Turn;
 use crate::mailbox::Command;
-use crate::response::{NO_MEMORY, Response};
+use crate::response::Response;
 use crate::websocket::opening::{Handshake, Refused, check_h2};
 use crate::websocket::{Ending, Pause, STOPPING, WebSocket};
 
 const NOT_TAKEN: &str = "This application takes no WebSockets here.";
-/// Parts of messages up to this length are not limited together: as much as the windows allow anyway.
-const SHORT_MESSAGE_BYTES: usize = 64 * 1024;
 /// A WebSocket that uses so many octets at once receives long messages, or many: half of a frame of DATA.
 const LONG_READ_BYTES: usize = 8192;
 
@@ -213,16 +211,12 @@ impl H2 {
             }
         }
         self.serve_websocket(turn, index);
-        self.limit_messages(turn, index);
     }
 
     /// There is no memory for octets that wait for the application's decision: what follows them would be invalid.
     #[cold]
     fn lacks_memory_for<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
-        if let Some(stream) = self.streams.get(index) {
-            let violation = Violation::of_stream(stream.id, ErrorCode::INTERNAL_ERROR, NO_MEMORY);
-            self.violated(turn, violation);
-        }
+        self.end_stream(turn, index, ErrorCode::INTERNAL_ERROR);
     }
 
     /// Ends the WebSocket of a stream if incomplete messages of all streams are longer than one may be: a connection holds no more than one
@@ -241,14 +235,13 @@ impl H2 {
         if here == all || all <= all_max {
             return;
         }
-        let stream = self.streams.get_mut(index);
-        if let Some(websocket) = stream
-            .and_then(|stream| stream.carried.as_deref_mut())
-            .and_then(Carried::websocket)
+        if let Some(stream) = self.streams.get_mut(index)
+            && let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket)
         {
             let reason = "the connection receives too many long messages at the same time";
             let frames = std::mem::take(&mut turn.context.responder.out);
             let _ = guarded(|| websocket.cut_off(turn, CloseCode::TRY_AGAIN_LATER, reason));
+            websocket.drain_to(turn.context, stream.exchange.out.tail());
             turn.context.responder.out = frames;
         }
     }
@@ -348,6 +341,7 @@ impl H2 {
         }
         if used > 0 {
             self.open_stream_window(index, used as u32);
+            self.limit_messages(turn, index);
         }
     }
 
@@ -417,8 +411,9 @@ impl H2 {
             }
         }
         for id in given_up {
-            let reason = "the WebSocket was not closed in time";
-            self.violated(turn, Violation::of_stream(id, ErrorCode::CANCEL, reason));
+            if let Some(index) = self.index_of(id) {
+                self.end_stream(turn, index, ErrorCode::CANCEL);
+            }
         }
     }
 

@@ -302,6 +302,39 @@ fn long_messages_of_one_connection_have_a_limit_together() {
 }
 
 #[test]
+fn long_messages_that_arrive_before_the_acceptance_have_that_limit_too() {
+    let mut it = World::new();
+    let offer = [("sec-websocket-extensions", "permessage-deflate")];
+    let targets: Vec<String> = (0..8).map(|number| format!("/ws/later/{number}")).collect();
+    let mut deflater = Deflater::new(9, WindowBits::MAX, false).expect("memory");
+    let mut content = Vec::new();
+    let deflated = deflater.deflate(&vec![0; 15 << 20], &mut content);
+    deflated.expect("memory");
+    // A fragment of a compressed message that does not end, with a mask of zeros.
+    let mut part = vec![0x42, 0xfe];
+    part.extend_from_slice(&(content.len() as u16).to_be_bytes());
+    part.extend_from_slice(&[0; 4]);
+    part.append(&mut content);
+    for target in &targets {
+        let stream = it.client.connect(target, &offer);
+        it.client.data(stream, &part[..part.len() / 2], false);
+        it.client.data(stream, &part[part.len() / 2..], false);
+    }
+    it.settle();
+    for target in &targets {
+        let id = it.server.exchange(target);
+        it.server.post(id, Command::Open(Opening::default()));
+    }
+    for _ in 0..40 {
+        it.settle();
+        assert!(it.server.worker.held_bytes() < 36 << 20);
+    }
+    let closed = it.server.worker.app.closed.iter();
+    let codes: Vec<u16> = closed.map(|(_, how)| how.code.0).collect();
+    assert_eq!(codes, [1013; 7]);
+}
+
+#[test]
 fn a_panic_ends_one_websocket_of_a_connection() {
     let mut it = World::new();
     let panics = it.open("/ws/panic");
