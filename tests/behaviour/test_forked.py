@@ -14,6 +14,7 @@ CASES = [
     ("native.py", "plain", ()),
     ("native.py", "first", ()),
     ("native.py", "later", ()),
+    ("native.py", "part", ()),
     ("asgi.py", "first", ()),
     ("asgi.py", "later", ()),
     ("wsgi.py", "first", ("--threads", "1")),

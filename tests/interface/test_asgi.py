@@ -51,6 +51,22 @@ def test_what_is_around_an_application_ends_too(end: str) -> None:
     assert steps == ["closes", "closed"]
 
 
+def test_a_second_reply_to_the_startup_is_not_one_to_the_shutdown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asgi, "LAST_WORDS_S", 60)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        for _ in range(2):
+            await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.failed", "message": "the database is gone"})
+
+    with pytest.raises(LifespanError, match="the database is gone"):
+        asyncio.run(started_and_shut_down(AsgiApplication(app)))
+
+
 def test_one_that_receives_again_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi, "LAST_WORDS_S", 60)
     ended = []

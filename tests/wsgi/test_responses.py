@@ -67,6 +67,28 @@ def test_53_exc_info_is_raised_again_after_the_head(server: Server) -> None:
         server.wait_line("ValueError: the first response failed")
 
 
+@pytest.mark.parametrize("threads", ["1", "8"])
+def test_53_exc_info_is_raised_again_in_a_stream(start: Start, threads: str) -> None:
+    server = start("wsgi/restarting.py", "--threads", threads)
+    with server.connect() as client:
+        client.send(request("GET", "/streamed"))
+        assert client.read_head().status == 200
+        assert client.read_to_end() == b"5\r\nbegun\r\n"
+    server.wait_line("GET /streamed: the application raised")
+    server.wait_line("ValueError: the first response failed")
+
+
+@pytest.mark.parametrize("threads", ["1", "8"])
+def test_53_a_response_that_begins_while_another_starts_is_the_only_one(
+    start: Start, threads: str
+) -> None:
+    server = start("wsgi/restarting.py", "--threads", threads)
+    with server.connect() as client:
+        reply = client.get("/within")
+    assert (reply.status, reply.get("x-inner")) == (200, "1")
+    assert reply.content.startswith(b"inner start_response() was called before")
+
+
 def test_53_a_second_call_is_an_error(client: Connection) -> None:
     assert client.get("/wrong/twice").content.startswith(b"RuntimeError: start_response() was")
 

@@ -134,9 +134,12 @@ class AsgiApplication:
         return error
 
     async def _ask(self, kind: str) -> Message | None:
-        """Send an event; return the reply, or None if the application ended without one."""
+        """Send an event; return its reply, or None if the application ended without one."""
         self._to_app.put_nowait({"type": kind})
-        return await self._from_app.get()
+        while (reply := await self._from_app.get()) is not None:
+            if str(reply["type"]).startswith(kind):
+                break
+        return reply
 
     async def _run(self) -> None:
         scope = {"type": "lifespan", "asgi": dict(_VERSIONS), "state": self._state}

@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import os
 import time
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -43,6 +44,12 @@ async def later(request: Any, how: str) -> str:
     """Fork after a suspension."""
     await asyncio.sleep(0)
     return fork(how)
+
+
+@app.get("/part/{how}")
+def part(request: Any, how: str) -> Iterator[str]:
+    """Fork in a generator whose parts are the response."""
+    yield fork(how)
 
 
 def raise_and_catch(results: Connection) -> None:

@@ -129,9 +129,6 @@ impl SuspendedHandler {
                 Ok(After::End)
             }
             Source::AsyncIterator(iterator) => {
-                self.exchanges
-                    .open(self.id, |exchange| exchange.is_streamed = true);
-                self.exchanges.post(py, self.id, Command::Begin(owned));
                 let stream = Stream {
                     id: self.id,
                     exchanges: Arc::clone(&self.exchanges),
@@ -139,6 +136,9 @@ impl SuspendedHandler {
                 let coroutine = table
                     .stream_async
                     .call1(py, (Py::new(py, stream)?, iterator))?;
+                self.exchanges
+                    .open(self.id, |exchange| exchange.is_streamed = true);
+                self.exchanges.post(py, self.id, Command::Begin(owned));
                 self.stage = Stage::Stream;
                 // If it has disconnected already, the stream ends at its first wait.
                 self.exchanges.notify_departure(py, self.id);

@@ -4,6 +4,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
 
+use crate::ffi::leave_if_forked;
 use crate::run::context::run_in;
 use crate::run::memory::append;
 
@@ -27,8 +28,9 @@ impl ResponseParts {
     /// Any error of the iterator; `TypeError` for a part that is neither bytes nor str.
     pub(crate) fn next(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<bool> {
         let mut iterator = self.iterator.bind(py).cast::<PyIterator>()?.clone();
-        let part = run_in(self.context.bind(py), || iterator.next().transpose())?;
-        let Some(part) = part else {
+        let part = run_in(self.context.bind(py), || iterator.next().transpose());
+        leave_if_forked(py, part.as_ref().err());
+        let Some(part) = part? else {
             return Ok(false);
         };
         if let Ok(text) = part.cast::<PyString>() {
@@ -57,9 +59,12 @@ impl ResponseParts {
     }
 
     fn close_with(&self, py: Python<'_>, call: impl FnOnce(Py<PyAny>) -> PyResult<Py<PyAny>>) {
-        if let Ok(close) = self.iterator.getattr(py, "close")
-            && let Err(error) = call(close)
-        {
+        let Ok(close) = self.iterator.getattr(py, "close") else {
+            return;
+        };
+        let closed = call(close);
+        leave_if_forked(py, closed.as_ref().err());
+        if let Err(error) = closed {
             error.write_unraisable(py, Some(self.iterator.bind(py)));
         }
     }

@@ -380,19 +380,18 @@ impl WsgiCall {
         }
         match (progress, exc_info) {
             (Progress::Nothing, _) | (Progress::Started, Some(_)) => {}
-            (Progress::Over, _) => return Err(over()),
-            (Progress::Sent, Some(exc_info)) => return Err(reraised(exc_info)?),
-            (Progress::Started | Progress::Sent, None) => {
-                return Err(PyRuntimeError::new_err(
-                    "start_response() was called before; to replace its response with an error response, pass exc_info",
-                ));
-            }
+            (Progress::Over | Progress::Sent, Some(exc_info)) => return Err(reraised(exc_info)?),
+            (Progress::Over, None) => return Err(over()),
+            (Progress::Started | Progress::Sent, None) => return Err(called_before()),
         }
         // A list of another type runs Python when it is iterated over, so the state is not borrowed meanwhile.
         let mut head = own.with(py, |state| std::mem::take(&mut state.head))?;
         let read = head.read(status, headers);
         own.left_out.note(py, head.ours);
-        own.with(py, |state| {
+        let is_late = own.with(py, |state| {
+            if matches!(state.progress, Progress::Sent | Progress::Over) {
+                return true; // by what ran then
+            }
             state.head = head;
             // Nothing of the written content was sent, or this call would have been refused.
             state.written.clear();
@@ -400,7 +399,11 @@ impl WsgiCall {
                 Ok(()) => Progress::Started,
                 Err(_) => Progress::Nothing,
             };
+            false
         })?;
+        if is_late {
+            return Err(called_before());
+        }
         read.map(|()| slf.clone())
     }
 
@@ -424,6 +427,12 @@ impl WsgiCall {
 fn reraised(exc_info: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     let exception = exc_info.cast::<PyTuple>()?.get_item(1)?;
     Ok(PyErr::from_value(exception))
+}
+
+fn called_before() -> PyErr {
+    PyRuntimeError::new_err(
+        "start_response() was called before; to replace its response with an error response, pass exc_info",
+    )
 }
 
 pub(super) fn over() -> PyErr {
