@@ -101,8 +101,10 @@ def contain(tmp_path: Path) -> Iterator[Callable[..., Contained]]:
     (tmp_path / "app.py").write_text(APP)
     started: list[Contained] = []
 
-    def start(env: dict[str, str] | None = None, kind: type[Contained] = Contained) -> Contained:
-        started.append(kind(["app:app", "--port", "0"], tmp_path, env))
+    def start(
+        *options: str, env: dict[str, str] | None = None, kind: type[Contained] = Contained
+    ) -> Contained:
+        started.append(kind(["app:app", "--port", "0", *options], tmp_path, env))
         return started[-1]
 
     yield start
@@ -145,6 +147,19 @@ def test_a_stop_that_comes_while_the_command_is_imported_is_not_lost(
     (tmp_path / "gate").unlink()
     assert server.wait() == 0
     assert server.errors.endswith("stopped\n")
+
+
+@pytest.mark.parametrize(("option", "code"), [("--preload", 0), ("--check", 128 + signal.SIGTERM)])
+def test_a_stop_ends_an_import_in_the_first_process(
+    contain: Callable[..., Contained], tmp_path: Path, option: str, code: int
+) -> None:
+    waits = "import sys, threading\nsys.stderr.write('importing\\n')\nthreading.Event().wait()\n"
+    (tmp_path / "app.py").write_text(waits)
+    server = contain(option)
+    server.wait_line("^importing$")
+    os.kill(server.first, signal.SIGTERM)
+    assert server.wait() == code
+    assert server.errors.endswith("stopped while the application was imported\n")
 
 
 def test_an_upgrade_is_refused(contain: Callable[..., Contained]) -> None:

@@ -114,6 +114,51 @@ def test_a_signal_that_stops_ends_the_import(
     assert "Traceback" not in server.errors and not where.exists()
 
 
+CAUGHT = """
+sys.stderr.write("importing\\n")
+try:
+    threading.Event().wait()
+except BaseException as error:
+    {then}
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGQUIT, 1)])
+def test_a_signal_that_the_import_catches_stops_the_server(
+    start: Start, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    write(tmp_path, CAUGHT.format(then="pass"))
+    where = tmp_path / "socket"
+    server = start("app:app", "--preload", "--uds", str(where), cwd=tmp_path, ready=False)
+    server.wait_line("^importing$")
+    server.signal(number)
+    assert server.wait() == code
+    assert server.lines[-1].endswith("INFO  bolide: stopped\n")
+    assert "Traceback" not in server.errors and not where.exists()
+
+
+def test_a_signal_that_the_import_turns_into_another_error_stops_it(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, CAUGHT.format(then='raise ImportError("it is broken") from error'))
+    server = start("app:app", "--preload", cwd=tmp_path, ready=False)
+    server.wait_line("^importing$")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert server.lines[-1].endswith("INFO  bolide: stopped while the application was imported\n")
+    assert "Traceback" not in server.errors
+
+
+def test_a_check_whose_import_catches_a_signal_has_not_succeeded(
+    start: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, CAUGHT.format(then="pass"))
+    server = start("app:app", "--check", cwd=tmp_path, ready=False)
+    server.wait_line("^importing$")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == signals.SIGNALED + signal.SIGTERM
+
+
 def test_other_signals_wait_for_the_end_of_the_import(start: Start, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     write(tmp_path, "sys.stderr.write('importing\\n'); open('gate').read()")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bolide.server.process import signals
 from support.server import Start
 
 pytestmark = pytest.mark.slow
@@ -83,3 +84,20 @@ def test_a_process_that_a_handler_forks_is_ended_by_signals(
         assert client.get(f"/{number}").content == str(-number).encode()
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
+
+
+def test_a_signal_that_comes_while_handlers_are_installed_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install = signals.handle
+
+    def install_and_send(number: int, handler: signal.Handlers) -> object:
+        before = install(number, handler)
+        if number == signal.SIGUSR2 and handler is signals.note:
+            os.kill(os.getpid(), number)
+        return before
+
+    monkeypatch.setattr(signals, "handle", install_and_send)
+    numbers = (signal.SIGUSR2, signal.SIGUSR1)
+    with signals.written_to_a_pipe(numbers, ends_process=False) as (read_fd, _):
+        assert signals.read(read_fd) == [signal.SIGUSR2]

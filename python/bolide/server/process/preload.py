@@ -82,7 +82,7 @@ def _imported(target: str, settings: Settings) -> Application:
     try:
         return importer.load(target, settings)
     except importer.LoadError as error:
-        if not isinstance(error.__cause__, signals.StoppedError):
+        if not signals.is_of_a_stop(error):
             sys.stderr.write(error.details)
         raise
     finally:

@@ -52,29 +52,49 @@ class StoppedError(BaseException):
 def stopping_an_import(*, is_check: bool = False) -> Iterator[None]:
     """Let signals end the process while it imports the application, or wait until it serves.
 
-    `written_to_a_pipe` handles those that wait. For a check that is stopped, the exit code is the
-    one of shells, because nothing was found to be right.
+    `written_to_a_pipe` handles those that wait, and one that the application has not passed on. For
+    a check that is stopped, the exit code is the one of shells, because nothing was found to be
+    right.
 
     Raises:
         SystemExit: a signal has stopped it.
     """
+    came: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
+        came.append(number)
         raise StoppedError(number)
 
     signal.pthread_sigmask(signal.SIG_BLOCK, LATER)
     before = {number: handle(number, stop) for number in STOPS}
+    is_over = False
     try:
-        yield
-    except BaseException as error:
-        stopped = error if isinstance(error, StoppedError) else error.__cause__
-        if not isinstance(stopped, StoppedError):
+        try:
+            # A container's first process has kept them until there are handlers.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+            yield
+            is_over = True
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    except BaseException:
+        if not came:
             raise
-        logger.info("stopped while the application was imported")
-        sys.exit(SIGNALED + stopped.number if is_check else STOPS[stopped.number])
-    finally:
-        for number, handler in before.items():
-            handle(number, handler)
+    for number, handler in before.items():
+        handle(number, handler)
+    if not came:
+        return
+    if is_over and not is_check:
+        os.kill(os.getpid(), came[0])  # the application has caught it: it waits
+        return
+    logger.info("stopped while the application was imported")
+    sys.exit(SIGNALED + came[0] if is_check else STOPS[came[0]])
+
+
+def is_of_a_stop(error: BaseException | None) -> bool:
+    """Return whether a signal that has stopped the import has led to this error."""
+    while error is not None and not isinstance(error, StoppedError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def note(_number: int, _frame: FrameType | None) -> None:
@@ -90,9 +110,11 @@ def written_to_a_pipe(numbers: Collection[int], *, ends_process: bool) -> Iterat
     numbers = [number for number in numbers if not _has_handler(number)]
     read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     ignored = TERMINAL_SIGNALS - set(numbers)
+    if ends_process:
+        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # those that come now wait
+    wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
     before = {number: handle(number, note) for number in numbers}
     before.update((number, handle(number, signal.SIG_IGN)) for number in ignored)
-    wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
     if ends_process:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # those that wait are handled now
     try:
