@@ -400,9 +400,10 @@ class Settings(admission.RequestOptions, logs.LoggingOptions, development.Develo
         120_000,
         Number(1000, WAIT_MS_MAX),
         PROCESSES,
-        "Time for the new process of an upgrade (USR2) to serve, and for the successor of a worker "
-        "that has exceeded a limit (`requests_max`, `worker_lifetime_s`, `worker_memory_max`). One "
-        "that needs longer is ended, and the old process, which has served meanwhile, continues.",
+        "Time for the new process of an upgrade (USR2) to serve, and for each worker that starts "
+        "later than the first ones. One that needs longer is ended. What has served meanwhile "
+        "continues: the upgrade or the reload has failed. A worker that replaces one that has "
+        "ended is started again.",
         unit="milliseconds",
     )
     pid_file: str = row(

@@ -7,8 +7,9 @@ Each place for a worker (a `Slot`) has the current one and, during a reload, its
 | STARTING | it reports that it serves | SERVING; the worker before it in its slot is DRAINING |
 | STARTING | it reports that it fails, or leaves | it is killed soon; then as if it had ended |
 | STARTING, a successor | it ends | ENDED; the reload has failed; the current one stays |
-| STARTING, a successor, no reload | it takes too long | DRAINING; the current one stays |
-| STARTING, in an empty slot | it ends | ENDED; so has a reload; the next one is due later |
+| STARTING, a successor | it takes too long | DRAINING; a reload has failed; the current one stays |
+| STARTING, in an empty slot | it ends | ENDED; a reload has failed; the next one is due later |
+| STARTING, in an empty slot | it takes too long | DRAINING; a reload has failed; as above |
 | SERVING | it ends | ENDED; the slot is empty until the next one is due |
 | SERVING | it stops serving without being asked to | LEAVING; if it ends soon, as above |
 | LEAVING | it has not ended soon | DRAINING; its slot is empty until the next one is due |
@@ -26,7 +27,6 @@ one before has ended.
 
 from __future__ import annotations
 
-import errno
 import selectors
 import signal
 import sys
@@ -186,6 +186,9 @@ class Workers:
         self._rolling_since, self._is_restart = time.monotonic(), False
         self._give_up_starting()
         self._resize()
+        for slot in self._wanted:
+            if slot.current is None:  # what made the last one fail may be repaired
+                slot.delay_s, slot.due = 0.0, time.monotonic()
         self._roll()
 
     def _give_up_starting(self) -> None:
@@ -204,8 +207,8 @@ class Workers:
         While a reload has not ended, those that it leaves over stay, because it may fail.
         """
         count = self._jobs.slots
-        for number in range(self.count, count):
-            self._slots.append(Slot(number + 1, due=time.monotonic()))
+        now = time.monotonic()
+        self._slots += [Slot(number + 1, due=now) for number in range(self.count, count)]
         for slot in self._slots[count:]:
             for each in (slot.current, slot.successor):
                 if each is not None:
@@ -277,21 +280,17 @@ class Workers:
             logger.warning("%s has not %s; killing it", each.name, what)
 
     def _starts_slowly(self, each: Worker, now: float) -> None:
-        """Report a slow start; a successor that takes too long is given up, except in a reload.
-
-        Otherwise one that hangs would keep all others that have exceeded a limit.
-        """
-        slot, limit_ms = self._slots[each.number - 1], each.job.settings.upgrade_timeout_ms
+        """Report a slow start; give one that hangs up, but not below a developer's debugger."""
+        limit_ms, is_limited = each.job.settings.upgrade_timeout_ms, not self._is_restart
         ends = each.child.born + limit_ms / 1000
-        is_limited = slot.successor is each and not self._rolling_since
-        if slot.current is None or not is_limited or ends > now:
+        if not is_limited or ends > now:
             logger.warning("%s is still importing or starting", each.name)
             each.due = ends if is_limited else None
             return
-        slot.successor = None
+        slot = self._forget(each)
         self._drain(each)
         option = as_written(each.job.settings, "upgrade_timeout_ms", str(limit_ms))
-        self._successor_failed(slot.current, f"{each.name} has not started in time ({option})")
+        self._start_failed(slot, each, f"{each.name} has not started in time ({option})")
         self._roll()
 
     def heard(self, each: Worker) -> None:
@@ -373,11 +372,11 @@ class Workers:
         if self._is_started:
             limit_s = made.job.settings.upgrade_timeout_ms / 1000
             made.due = made.child.born + min(SLOW_START_S, limit_s)
-        heard = partial(self.heard, made)
-        self._selector.register(made.child.report_fd, selectors.EVENT_READ, heard)
+        watched = {made.child.report_fd: self.heard}
         if made.channel is not None:
-            asked = partial(self._asked, made)
-            self._selector.register(made.channel.fd, selectors.EVENT_READ, asked)
+            watched[made.channel.fd] = self._asked
+        for fd, act in watched.items():
+            self._selector.register(fd, selectors.EVENT_READ, partial(act, made))
         if slot.current is None:
             slot.current = made
         else:
@@ -398,10 +397,7 @@ class Workers:
 
     def _cannot_start(self, slot: Slot, error: Exception) -> None:
         """Try again later, unless this is the first start, which then fails."""
-        why = getattr(error, "strerror", None) or repr(error)  # the core's have only a text
-        what = f"worker {slot.number} cannot start: {why}"
-        if isinstance(error, OSError) and error.errno == errno.EAGAIN:
-            what += "; is a limit of processes reached (ulimit -u, pids.max)?"
+        what = slot.cannot_start(error)
         if not self._is_started:
             self._failed(StartupError(what))
         elif slot.current is not None:
@@ -546,7 +542,6 @@ class Workers:
             if how not in QUIET_ENDS and not has_failed_too:
                 logger.error("%s ended: %s", each.name, how)
             return
-        is_successor = self._slots[each.number - 1].successor is each
         slot = self._forget(each)
         message = each.child.report.get("message", "")
         if message:
@@ -557,10 +552,17 @@ class Workers:
             self._failed(ConfigError(message) if is_mistake else StartupError(message))
             return
         what = f"{each.name} ended: {message or how}"
-        if is_successor and slot.current is not None:
+        if was is State.STARTING:
+            self._start_failed(slot, each, what)
+        else:
+            self._replace(slot, each, what)
+
+    def _start_failed(self, slot: Slot, each: Worker, what: str) -> None:
+        """Keep the worker that was to be replaced, or try again; a reload has failed."""
+        if slot.current is not None:
             self._successor_failed(slot.current, what)
             return
-        is_new = was is State.STARTING and each.generation == self._generation
+        is_new = each.generation == self._generation
         if is_new and self._rolling_since is not None and not self._is_restart:
             self._end_reload(what)
         if slot in self._slots:
@@ -591,9 +593,7 @@ class Workers:
 
     def _schedule(self, slot: Slot, served_from: float | None, what: str) -> None:
         """Schedule the next worker; `served_from` is when the one before began to serve."""
-        delay_s = slot.postpone(time.monotonic(), served_from)
-        hint = OUT_OF_MEMORY if what.endswith(KILLED) else ""
+        then = f"the next one starts in {slot.postpone(time.monotonic(), served_from):.1f} s"
         if slot.number > self._job.settings.workers:
-            logger.error("%s; another one starts only if the reload fails%s", what, hint)
-        else:
-            logger.error("%s; the next one starts in %.1f s%s", what, delay_s, hint)
+            then = "another one starts only if the reload fails"
+        logger.error("%s; %s%s", what, then, OUT_OF_MEMORY if what.endswith(KILLED) else "")

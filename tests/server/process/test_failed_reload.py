@@ -101,3 +101,60 @@ def test_one_to_fewer_workers_leaves_all_that_served(start: Start, tmp_path: Pat
     managed.server.signal(signal.SIGHUP)
     managed.server.wait_line("the reload has failed: .*; no worker was replaced$")
     assert serving(managed) == before == set(managed.server.workers())
+
+
+HANGS = """
+import time
+
+@app.on_startup
+def wait():
+    while os.path.exists("hangs"):
+        time.sleep(0.02)
+"""
+LATE = r"worker 1 \(pid (\d+)\) has not started in time \(--upgrade-timeout-ms 1000\)"
+
+
+def hanging(start: Start, folder: Path) -> Managed:
+    """Start a server; workers that start later hang while there is a file."""
+    (folder / "app.py").write_text(APP + HANGS)
+    managed = Managed(start, "app:app", "--upgrade-timeout-ms", "1000", cwd=folder)
+    (folder / "hangs").touch()
+    return managed
+
+
+def test_one_whose_worker_hangs_at_its_start_fails(start: Start, tmp_path: Path) -> None:
+    managed = hanging(start, tmp_path)
+    before = serving(managed)
+    managed.server.signal(signal.SIGHUP)
+    managed.server.wait_line(f"ERROR bolide: the reload has failed: {LATE}; no worker was replaced")
+    assert serving(managed) == before
+    wait_until(lambda: set(managed.server.workers()) == before)
+    (tmp_path / "hangs").unlink()
+    managed.server.signal(signal.SIGHUP)
+    managed.server.wait_line("reloaded in .*: 1 worker$")
+
+
+def test_a_worker_that_hangs_at_its_start_is_started_again(start: Start, tmp_path: Path) -> None:
+    managed = hanging(start, tmp_path)
+    os.kill(managed.server.workers()[0], signal.SIGKILL)
+    managed.server.wait_line("signal SIGKILL; the next one starts in")
+    reply = managed.ask("/ready")
+    assert (reply.status, reply.content) == (503, b"not ready: no worker is serving\n")
+    managed.server.wait_line(rf"ERROR bolide: {LATE}; the next one starts in 0\.\d s$")
+    (tmp_path / "hangs").unlink()
+    wait_until(lambda: len(serving(managed)) == 1)
+    assert managed.ask("/ready").status == 200
+
+
+def test_a_reload_ends_the_delay_of_a_worker_that_failed_to_start(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    server = start("app:app", cwd=tmp_path)
+    (tmp_path / "app.py").write_text("raise LookupError('broken')\n")
+    os.kill(server.workers()[0], signal.SIGKILL)
+    server.wait_line("LookupError: broken; the next one starts in 6.4 s$")
+    (tmp_path / "app.py").write_text(APP)
+    server.signal(signal.SIGHUP)
+    took_s = float(server.wait_line(r"reloaded in (\d+\.\d) s: 1 worker$")[1])
+    assert took_s < 6

@@ -128,10 +128,11 @@ class Pages:
         return sentence(200 if serving else 503, f"{serving} {are} serving")
 
     def _ready(self) -> Reply:
-        is_ready = self._state == "serving" and self._count("serving") > 0
-        return sentence(
-            200 if is_ready else 503, self._state if is_ready else f"not ready: {self._state}"
-        )
+        if self._state != "serving":
+            return sentence(503, f"not ready: {self._state}")
+        if not self._count("serving"):
+            return sentence(503, "not ready: no worker is serving")
+        return sentence(200, self._state)
 
     def _metrics(self, accept: str) -> Reply:
         running = [each.counts for each in self._server.workers if each.counts is not None]

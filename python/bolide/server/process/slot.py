@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,11 @@ SERVED_DELAY_S_MAX = 0.5
 """Longest delay after a worker that has served: its place is missed, and a start may succeed."""
 SERVED_S = 1.0
 """A worker that has served for so long is replaced without a longer delay than the first."""
+
+REMEDIES = {
+    errno.EAGAIN: "; is a limit of processes reached (ulimit -u, pids.max)?",
+    errno.EMFILE: "; raise the limit of open files (ulimit -n, or LimitNOFILE in systemd's unit)",
+}
 
 
 class State(Enum):
@@ -150,6 +156,12 @@ class Slot:
         self.delay_s = RESTART_DELAY_S if is_first else min(self.delay_s * 2, longest_s)
         self.due = now + self.delay_s
         return self.delay_s
+
+    def cannot_start(self, error: Exception) -> str:
+        """Return why its worker cannot be started, with the remedy if a limit is the cause."""
+        why = getattr(error, "strerror", None) or repr(error)  # the core's have only a text
+        code = error.errno if isinstance(error, OSError) else 0
+        return f"worker {self.number} cannot start: {why}{REMEDIES.get(code or 0, '')}"
 
 
 def started(
