@@ -116,3 +116,14 @@ def test_server_raises_its_limit_or_says_so(start: Start) -> None:
     lines = start("basic", "--connections-max", str(hard), "--backlog", "1").lines
     (warning,) = [line for line in lines if "WARN" in line]
     assert f"a worker may have {hard} open files, too few for --connections-max {hard}:" in warning
+
+
+def test_the_supervisor_of_many_workers_gets_the_descriptors_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raised: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
+    values = {"workers": 100, "connections_max": 100, "memory_max": 0}
+    capacity.raise_descriptor_limit(resolve(values, environ={}))
+    assert raised == [(932, 4096)]

@@ -4,12 +4,16 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from bolide.config.settings import resolve
+from bolide.errors import ConfigError
+from bolide.server.supervisor import Supervisor
 from support.server import Start, clean_environ, command
 
 pytestmark = pytest.mark.slow
@@ -215,10 +219,23 @@ def test_too_few_open_files(tmp_path: Path) -> None:
         timeout=20,
     )
     assert done.stderr == (
-        "bolide: error: 16 open files are too few for 8 workers: at least 72; "
+        "bolide: error: 16 open files are too few for 8 workers: at least 104; "
         "raise the limit (ulimit -n, or LimitNOFILE in systemd's unit)\n"
     )
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_a_supervisor_that_fails_leaves_no_descriptor(tmp_path: Path, preload: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = 0 if preload else taken.getsockname()[1]
+        values = {"port": port, "preload": preload, "access_log": str(tmp_path / "log")}
+        settings = resolve(values, environ={})
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            with pytest.raises(ConfigError):
+                Supervisor("no_such_module:app", settings)
+        assert len(os.listdir("/proc/self/fd")) == before
 
 
 SLOW = """

@@ -40,15 +40,16 @@ def raise_descriptor_limit(settings: Settings) -> None:
         ConfigError: the limit is too low even to start the processes.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The supervisor has pipes from each worker while it starts.
-    fewest = FEWEST_DESCRIPTORS + 2 * settings.workers + seats(settings.workers)
+    # The supervisor has a pipe, a channel and a buffer for stacks of each worker, and of as many
+    # that drain in a reload.
+    fewest = FEWEST_DESCRIPTORS + 6 * settings.workers + seats(settings.workers)
     if hard != resource.RLIM_INFINITY and hard < fewest:
         count = f"{settings.workers} worker{'' if settings.workers == 1 else 's'}"
         raise ConfigError(
             f"{hard} open files are too few for {count}: at least {fewest}; "
             "raise the limit (ulimit -n, or LimitNOFILE in systemd's unit)"
         )
-    needed = descriptors_needed(settings)
+    needed = max(fewest, descriptors_needed(settings))
     if hard != resource.RLIM_INFINITY:
         needed = min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < needed:

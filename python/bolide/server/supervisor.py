@@ -22,6 +22,7 @@ import selectors
 import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -122,12 +123,18 @@ class Supervisor:
         self._watch = Watch(settings, source)
         capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
-        access_log_fd = open_access_log(settings.access_log)
-        read = certificates.Certificates(settings) if settings.pairs else None
-        self._sockets = Sockets(settings, self._inherited)
-        try:
+        with ExitStack() as opened:
+            access_log_fd = open_access_log(settings.access_log)
+            if access_log_fd is not None:
+                opened.callback(os.close, access_log_fd)
+            read = certificates.Certificates(settings) if settings.pairs else None
+            self._sockets = Sockets(settings, self._inherited)
+            opened.callback(self._sockets.close)
             lifeline_fd, self._lifeline_write_fd = os.pipe()
+            opened.callback(os.close, lifeline_fd)
+            opened.callback(os.close, self._lifeline_write_fd)
             forked.keep_from(self._fds_of_service, lifeline_fd)
+            opened.callback(forked.keep_nothing)
             first = worker.Job(
                 preload.preloaded(source, settings),
                 settings,
@@ -140,9 +147,7 @@ class Supervisor:
                 tally=self._sockets.management.tally,
             )
             self._jobs = Jobs(with_siblings(first))
-        except BaseException:
-            self._sockets.close()
-            raise
+            opened.pop_all()
         self._workers = Workers(
             self._jobs,
             self._selector,

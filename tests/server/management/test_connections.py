@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from bolide.config.address import Address
+from bolide.errors import ConfigError
 from bolide.server import listener
 from bolide.server.management.listening import CONNECTIONS_MAX, TIMEOUT_S, Listening
 from bolide.server.management.request import Reply, Request
@@ -118,3 +119,18 @@ def test_nothing_is_accepted_for_a_while_without_a_descriptor(
     loop.listening.do_what_is_due(due)
     loop.run(2)
     assert len([*loop.listening.fds()]) == 2
+
+
+def test_a_listener_that_cannot_listen_leaves_the_others_closable() -> None:
+    class Lost(listener.Listener):
+        def listen(self, backlog: int) -> None:
+            raise ConfigError("another process listens there")
+
+    first, second = listener.open_all([Address("127.0.0.1", 0), Address("127.0.0.1", 0)])
+    lost = Lost(second.socket, second.address)
+    listening = Listening([first, lost], serve)
+    with pytest.raises(ConfigError, match="another process listens there"):
+        listening.open(selectors.PollSelector())
+    listening.close()
+    for each in (first, lost):
+        each.close()

@@ -66,6 +66,10 @@ class Processes:
     def poll(self) -> int | None:
         return self.code
 
+    def wait(self, _timeout: float) -> int:
+        assert self.code is not None, "it has not ended"
+        return self.code
+
     def send_signal(self, number: int) -> None:
         if self.code is None and number in handover.SIGNALS.values():
             assert self.owns, "it would reload before it serves"

@@ -90,7 +90,10 @@ def test_the_file_of_the_same_script_that_runs_is_refused(tmp_path: Path) -> Non
             )
         finally:
             first.kill()
-    text = f"is that of a server that runs (pid {first.pid}): name another file, or stop that one\n"
+    text = (
+        f"is that of a server that runs (pid {first.pid}): name another file, stop that one, or "
+        "remove the file if it is left over\n"
+    )
     assert (again.stdout, again.returncode) == ("", 1)
     assert again.stderr.endswith(text)
     assert (tmp_path / "pid").read_text() == f"{first.pid}\n"

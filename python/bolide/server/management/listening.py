@@ -79,9 +79,9 @@ class Listening:
         Raises:
             ConfigError: another process listens at the address.
         """
-        self._selector = selector
         for each in self._listeners:
             each.listen(BACKLOG)
+        self._selector = selector
         self._watch_listeners()
 
     def close(self) -> None:

@@ -33,7 +33,8 @@ class PidFile:
             # A script that calls bolide.run is known by being this process's too.
             if b"bolide" in found or (found and found == command_line(os.getpid())):
                 text = f"{self._path} is that of a server that runs (pid {int(pid)})"
-                raise ConfigError(f"pid_file: {text}: name another file, or stop that one")
+                remedy = "name another file, stop that one, or remove the file if it is left over"
+                raise ConfigError(f"pid_file: {text}: {remedy}")
         self.write()
 
     def write(self) -> None:

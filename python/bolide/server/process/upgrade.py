@@ -15,7 +15,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -43,6 +43,8 @@ INITS_OF_CONTAINERS = frozenset(
 """First processes that end when the one ends that they have started (proc(5): comm)."""
 ENDS_S = 1.0
 """Time for a new process to end, beyond the graceful time, after it was given up."""
+KILLED_S = 1.0
+"""Time for a process to end that was killed."""
 CLOSED_FD = -1
 STOPPED = "this process stops"
 FAILED = "the upgrade has failed: %s; this process keeps serving"
@@ -108,6 +110,13 @@ class Process(Protocol):
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it was reaped."""
+
+    def wait(self, timeout: float) -> int:
+        """As `poll`, but wait for it for so many seconds.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended.
+        """
 
 
 Start = Callable[[Given], "tuple[Process, socket.socket]"]
@@ -215,6 +224,8 @@ class Upgrades:
         """
         if self._new is not None and self._stage is not Old.LEFT:
             self._new.process.send_signal(signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._new.process.wait(KILLED_S)  # a script may go on for long
 
     def collect(self) -> None:
         """Reap the new process if it has ended."""
