@@ -204,8 +204,8 @@ def test_processor_time_is_that_of_all_requests_of_the_tool() -> None:
     ("shares", "ratio", "remark"),
     [
         ((0.99, 0.99), 2.0, "per second of the server's processor time: the generator was the"),
-        ((0.99, 0.50), 1.0, "the generator was the limit of a"),
-        ((0.50, 0.99), 1.0, "the generator was the limit of b"),
+        ((0.99, 0.50), 1.0, "at least this: the generator was the limit of a"),
+        ((0.50, 0.99), 1.0, "at most this: the generator was the limit of b"),
         ((0.50, 0.50), 1.0, ""),
     ],
 )
@@ -225,6 +225,25 @@ def test_rates_say_nothing_if_the_generator_was_the_limit_of_both(
     each = judgement(found, at_least=1.0)
     assert each.value is not None and each.value.middle == pytest.approx(ratio)
     assert each.remark.startswith(remark) and bool(each.remark) == bool(remark)
+
+
+@pytest.mark.parametrize(
+    ("shares", "at_least", "outcome"),
+    [
+        ((0.99, 0.50), 0.5, "reached"),
+        ((0.99, 0.50), 2.0, "undecided"),
+        ((0.50, 0.99), 0.5, "undecided"),
+        ((0.50, 0.99), 2.0, "below"),
+    ],
+)
+def test_a_ratio_that_is_a_bound_decides_in_one_direction(
+    shares: tuple[float, float], at_least: float, outcome: str
+) -> None:
+    found = [
+        trial(name, 1, 100, server=ServerUse(cpu_s=1.0), generator=GeneratorUse(cpu_share=share))
+        for name, share in zip("ab", shares, strict=True)
+    ]
+    assert judgement(found, at_least=at_least).outcome == outcome
 
 
 def test_the_servers_own_time() -> None:

@@ -14,12 +14,8 @@ from bolide.lab.report.summary import ACHIEVED_SHARE_MIN, Figure, Result
 from bolide.lab.report.table import NOISY, Cell, Line, Table
 from bolide.lab.stats.interval import Interval
 
-ENDS = {
-    "noisy": "other work on these processors, so the server may do more",
-    "server-bound": "the server met {} up to this rate, and had no processor time left",
-    "generator-bound": "the generator had no processor time left, so the server may do more",
-}
-"""What ended a search, by its verdict; otherwise its tool says it."""
+OTHER_WORK = "other work on these processors, so the server may do more"
+"""What ended a search while the machine was not quiet."""
 CAPTIONS = {
     "own": "p99 from the intended start, at shares of each contestant's own maximum",
     "common": "p99 from the intended start, at shares of the lowest maximum of all",
@@ -166,10 +162,10 @@ def _found(searched: list[Figure]) -> Table:
 def _end_of(figure: Figure) -> str:
     """Return what ended a search; a limit is named only if the machine was quiet.
 
-    The processor time that both had left says more than the tool does of itself: one that was late
-    on a processor of its own with time left waited for the server's.
+    The tool says it. The processor time of the trial is that of all rates that were tried, also of
+    those that failed.
     """
-    if figure.rate is not None and figure.verdict in ENDS:
-        return ENDS[figure.verdict].format(figure.workload.finds)
+    if figure.rate is not None and figure.verdict == "noisy":
+        return OTHER_WORK
     said = [each for each in figure.reasons if figure.workload.finds in each]
     return (said or figure.reasons or [""])[0]

@@ -22,6 +22,8 @@ from bolide.lab.record.schema import GeneratorUse, ServerUse
 
 INTERVAL_S = 0.1
 PSS_EVERY = 10
+PSS_FIRST = (2, 5)
+"""Early samples that read it too, because some loads last less than a second."""
 LIST_EVERY = 10
 """Samples between two searches for new processes."""
 
@@ -97,7 +99,7 @@ class ServerSampler:
         if self._count % LIST_EVERY == 0:
             self._add_new()
         self._read()
-        if self._count % PSS_EVERY == 0:
+        if self._count % PSS_EVERY == 0 or self._count in PSS_FIRST:
             self._read_memory()
 
     def _add_new(self, *, is_first: bool = False) -> None:

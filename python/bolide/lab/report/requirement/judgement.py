@@ -13,7 +13,7 @@ from bolide.lab.stats.interval import Interval, median_interval
 from bolide.lab.stats.ratio import by_round, by_start
 
 BUSY_SHARE = 0.95
-Outcome: TypeAlias = Literal["reached", "below", "shown", "not measured"]
+Outcome: TypeAlias = Literal["reached", "below", "undecided", "shown", "not measured"]
 PER_CPU = "per second of the server's processor time"
 
 
@@ -27,6 +27,8 @@ class Judgement:
     value: Interval | None
     """The ratio, or the bytes; None if it was not measured."""
     remark: str
+    bound: Literal["", "most", "least"] = ""
+    """Whether the ratio is at most or at least this, because the generator was one's limit."""
 
     @property
     def outcome(self) -> Outcome:
@@ -35,7 +37,10 @@ class Judgement:
         if self.value is None:
             return "not measured"
         if wanted.at_least is not None:
-            return "reached" if self.value.middle >= wanted.at_least else "below"
+            is_reached = self.value.middle >= wanted.at_least
+            if self.bound == ("most" if is_reached else "least"):
+                return "undecided"
+            return "reached" if is_reached else "below"
         if wanted.at_most is not None:
             return "reached" if self.value.middle <= wanted.at_most else "below"
         return "shown"
@@ -61,29 +66,31 @@ def _judgement(result: Result, wanted: Requirement) -> Judgement:
         return Judgement(wanted, own, None, own.over_rounds(_bytes_of(own, wanted)), "")
     if other is None or not other.valid:
         return Judgement(wanted, own, other, None, _reason(wanted.against, other))
-    ratio, remark = _ratio_of(wanted, own, other)
+    ratio, remark, bound = _ratio_of(wanted, own, other)
     ratios = by_round(_by_turn(own, ratio), _by_turn(other, ratio))
     starts = by_start(ratios, own.turns)
-    return Judgement(wanted, own, other, median_interval([*starts.values()]), remark)
+    return Judgement(wanted, own, other, median_interval([*starts.values()]), remark, bound)
 
 
 def _ratio_of(
     wanted: Requirement, own: Figure, other: Figure
-) -> tuple[Callable[[Trial], float], str]:
-    """Return what is compared, and a remark on it."""
+) -> tuple[Callable[[Trial], float], str, Literal["", "most", "least"]]:
+    """Return what is compared, a remark on it, and whether the ratio is a bound."""
     if wanted.measure == "own time":
-        return _own_us, ""
+        return _own_us, "", ""
     if wanted.measure == "cpu":
-        return _per_cpu, PER_CPU
+        return _per_cpu, PER_CPU, ""
     limited = [each for each in (own, other) if _is_generator_the_limit(each)]
     rate, per_cpu = (
         (_bytes_rate, _bytes_per_cpu) if wanted.measure == "bytes" else (_rate, _per_cpu)
     )
     if len(limited) == 2:
-        return per_cpu, f"{PER_CPU}: the generator was the limit of both"
+        return per_cpu, f"{PER_CPU}: the generator was the limit of both", ""
     if limited:
-        return rate, f"the generator was the limit of {limited[0].contestant.name}"
-    return rate, ""
+        bound: Literal["most", "least"] = "least" if limited[0] is own else "most"
+        name = limited[0].contestant.name
+        return rate, f"at {bound} this: the generator was the limit of {name}", bound
+    return rate, "", ""
 
 
 def _rate(trial: Trial) -> float:
