@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
+import functools
 import json
 import pickle
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 
 from bolide.errors import Error
 from bolide.fleet import wire
-from bolide.fleet.dask import DaskLink
+from bolide.fleet.dask import DaskLink, _cause
 from fleet.conftest import LOAD_S, AgentProcess, Processes, addresses, asked
 from support.server import Server, children, command
 
@@ -213,8 +216,12 @@ class Routes:
     def __init__(self, is_near: bool) -> None:
         self.is_near = is_near
         self.is_broken = False
+        self.fault: BaseException | None = None
+        """What happens to the next messages to the scheduler."""
         self.ways: list[str] = []
-        self.rpc = self.scheduler = self
+        self.rpc = self
+        self.scheduler: Routes | None = self
+        self.sync: Callable[..., Any] | None = None
 
     def __call__(self, address: str) -> Routes:
         return self
@@ -236,31 +243,88 @@ class Routes:
 
     async def broadcast(self, msg: dict[str, Any], workers: list[str], on_error: str) -> Any:
         self.ways.append("scheduler")
+        if self.fault is not None:
+            raise self.fault
         return {workers[0]: msg["message"]}
 
 
+def link_of(client: Any) -> DaskLink:
+    """Return a link with this client of a scheduler."""
+    made = DaskLink.__new__(DaskLink)
+    made._client, made._near, made._scheduler = client, {}, "tcp://s"
+    return made
+
+
 def test_messages_take_a_connection_that_persists_where_there_is_one() -> None:
-    from bolide.fleet.dask import DaskLink
-
-    def link(routes: Routes) -> DaskLink:
-        made = DaskLink.__new__(DaskLink)
-        made._client, made._near = routes, {}
-        return made
-
     async def send(made: DaskLink) -> bytes | Exception:
         return await made._call("tcp://a", b"m", 5.0)
 
     async def ways() -> None:
         near, far = Routes(True), Routes(False)
         for routes in (near, far):
-            made = link(routes)
+            made = link_of(routes)
             assert [await send(made), await send(made)] == [b"m", b"m"]
         assert near.ways == ["connect", "agent", "agent"]
         assert far.ways == ["connect", "scheduler", "scheduler"]
         # A message that may have arrived is not sent again by itself.
-        made, near.is_broken, near.ways = link(near), True, []
+        made, near.is_broken, near.ways = link_of(near), True, []
         assert str(await send(made)) == "it cannot be reached"
         assert await send(made) == b"m"
         assert near.ways == ["connect", "agent", "scheduler"]
 
     asyncio.run(ways())
+
+
+@pytest.fixture
+def far() -> Iterator[Routes]:
+    """Return a client that reaches agents through its scheduler, and calls coroutines as Dask."""
+    runner = distributed.utils.LoopRunner()
+    runner.start()
+    made = Routes(False)
+    made.sync = functools.partial(distributed.utils.sync, runner.loop)
+    yield made
+    runner.stop()
+
+
+def test_a_connection_to_the_scheduler_that_ends_does_not_end_the_load(far: Routes) -> None:
+    link = link_of(far)
+    far.fault = distributed.comm.CommClosedError("reset")
+    [found] = link.call({"tcp://a": b"m"}).values()
+    assert isinstance(found, Error)
+    assert str(found) == "it cannot be reached through the scheduler: reset"
+    far.fault = None
+    assert link.call({"tcp://a": b"m"}) == {"tcp://a": b"m"}
+
+
+@pytest.mark.parametrize(
+    "fault", [asyncio.CancelledError(), concurrent.futures.CancelledError(), None]
+)
+def test_a_scheduler_that_is_gone_is_described_in_words(
+    far: Routes, fault: BaseException | None
+) -> None:
+    far.fault = fault
+    if fault is None:  # as when Dask's client has given up
+        far.scheduler = None
+    link = link_of(far)
+    expected = "the scheduler at tcp://s is gone: its connection has ended"
+    with pytest.raises(Error) as raised:
+        link.call({"tcp://a": b"m"})
+    assert str(raised.value) == expected
+    if fault is None:
+        with pytest.raises(Error) as raised:
+            link.agents()
+        assert str(raised.value) == expected
+
+
+def test_a_time_that_has_passed_is_described_in_words() -> None:
+    passed, error = TimeoutError(), OSError("timed out")
+    passed.__cause__ = asyncio.CancelledError()
+    error.__cause__ = passed
+    assert _cause(error) == "it did not respond in time"
+
+
+def test_a_connection_that_does_not_close_in_time_is_no_error() -> None:
+    def close(timeout: float) -> None:
+        raise TimeoutError
+
+    link_of(SimpleNamespace(close=close)).close()

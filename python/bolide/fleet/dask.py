@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import importlib
 import logging
 import socket
@@ -85,15 +86,13 @@ def _load_nothing(*arguments: Any, **named: Any) -> None:
     """Take the place of what loads pickled objects; an error would end the connection."""
 
 
-GONE = (
-    OSError,
-    RuntimeError,
-    TimeoutError,
-    ValueError,
+UNCONNECTED = (
     asyncio.CancelledError,  # Dask ends its own coroutines when it has lost the scheduler
     concurrent.futures.CancelledError,
+    UnboundLocalError,  # what its `sync` makes of that
+    AttributeError,  # later, its client has no scheduler
 )
-"""What a call raises whose scheduler is gone."""
+"""What is raised in Dask because its connection has ended."""
 
 
 class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
@@ -181,12 +180,14 @@ class DaskLink:
 
     def close(self) -> None:
         """Disconnect; the agents stay."""
-        self._client.close(timeout=1)
+        # Nothing that goes wrong here changes a result, which may have been printed.
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            self._client.close(timeout=1)
 
     def _sync(self, function: Any, *arguments: Any) -> Any:
         try:
             return self._client.sync(function, *arguments)
-        except GONE as error:
+        except (Exception, asyncio.CancelledError) as error:
             raise Error(f"the scheduler at {self._scheduler} is gone: {_cause(error)}") from None
 
     async def _identity(self) -> Any:
@@ -203,6 +204,8 @@ class DaskLink:
             reply = await asyncio.wait_for(self._sent(address, message), timeout_s)
         except TimeoutError:
             return Error(f"it did not respond for {timeout_s:.0f} s")
+        except OSError as error:  # of this connection to the scheduler, which may be there
+            return Error(f"it cannot be reached through the scheduler: {_cause(error)}")
         except Error as error:
             return error
         return reply if isinstance(reply, bytes) else Error("it cannot be reached")
@@ -215,6 +218,7 @@ class DaskLink:
 
         Raises:
             Error: what came back is no reply.
+            OSError: the connection to the scheduler ended.
         """
         if await self._is_near(address):
             try:
@@ -283,9 +287,13 @@ async def _identity_at(address: str, role: str) -> Any:
 
 def _cause(error: BaseException) -> str:
     """Describe an error of Dask in one line: the first one, which caused the others."""
-    while error.__cause__ is not None:
+    while error.__cause__ is not None and not isinstance(error, TimeoutError):
         error = error.__cause__
+    if isinstance(error, UNCONNECTED):
+        return "its connection has ended"
     text = str(error).partition("\n")[0].strip()
+    if not text and isinstance(error, TimeoutError):
+        return "it did not respond in time"
     return text or type(error).__name__
 
 
