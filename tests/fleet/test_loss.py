@@ -249,6 +249,25 @@ def test_a_run_without_a_report_frees_its_agents(links: Links, counting: Server)
     assert run(fleet.make_engine(plan(counting, duration_s=0.3)))["ok"] > 0
 
 
+def test_a_message_that_frees_an_agent_and_is_lost_is_sent_again(
+    links: Links, counting: Server
+) -> None:
+    link = links(clock.now_ns, clock.now_ns)
+    fleet = Fleet(link)
+    freed: list[str] = []
+
+    def lose_the_first(address: str, question: wire.Question) -> Exception | None:
+        if not isinstance(question, wire.Forget):
+            return None
+        freed.append(address)
+        return Error("no reply") if len(freed) == 1 else None
+
+    link.fault = lose_the_first
+    short = plan(counting, duration_s=None, requests_total=10)
+    assert [run(fleet.make_engine(short))["ok"] for _ in range(2)] == [10, 10]
+    assert freed == ["tcp://0", "tcp://1", "tcp://0", "tcp://0", "tcp://1"]
+
+
 def test_an_error_while_results_are_fetched_frees_the_agents(
     links: Links, counting: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

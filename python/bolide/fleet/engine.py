@@ -35,6 +35,8 @@ POLL_S = 0.1
 SILENT_S_MAX = ABANDONED_S
 """After this time the agent has ended the load, because it did not hear the coordinator."""
 RELEASE_S = 2.0
+RELEASES = 2
+"""How often an agent is asked to free a run; otherwise it is busy for 10 s."""
 
 
 class FleetEngine:
@@ -141,8 +143,11 @@ class FleetEngine:
         if self._is_released:
             return
         forget = wire.encode(wire.Forget(run=self._run))
-        with contextlib.suppress(Error):
-            self._link.call({each.address: forget for each in self.members}, RELEASE_S)
+        left = {each.address: forget for each in self.members}
+        for _ in range(RELEASES):
+            with contextlib.suppress(Error):
+                replies = self._link.call(left, RELEASE_S)
+                left = {key: forget for key, each in replies.items() if isinstance(each, Exception)}
         self._is_released = True
 
     def _prepare(self, member: Member) -> wire.Prepare:
