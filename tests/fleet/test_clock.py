@@ -11,7 +11,8 @@ def test_the_sample_with_the_shortest_round_trip_is_used() -> None:
         Sample(20_000, 3_000_020_100, 20_200),
         Sample(30_000, 3_000_039_000, 40_000),
     ]
-    assert offset(samples) == Offset(ahead_ns=3_000_000_000, uncertainty_ns=100)
+    expected = Offset(ahead_ns=3_000_000_000, uncertainty_ns=100, at_ns=20_100)
+    assert offset(samples) == expected
 
 
 def test_the_true_offset_is_within_the_uncertainty_whatever_the_delays() -> None:

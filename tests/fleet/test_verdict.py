@@ -115,6 +115,15 @@ def test_a_clock_that_moved_or_is_not_known() -> None:
     assert second.startswith("the clock of agent b is known only to 200 ms")
 
 
+def test_clocks_move_apart_during_a_long_run() -> None:
+    slewed, stepped = member("a"), member("b")
+    for each, ahead_ns in ((slewed, 400_000_000), (stepped, 410_000_000)):
+        each.order = order(duration_s=600.0)
+        each.offset = Offset(0, 1_000_000, 5_000_000_000)
+        each.offset_after = Offset(ahead_ns, 1_000_000, 605_000_000_000)
+    assert reasons([slewed, stepped]) == ["the clock of agent b moved by 408 ms during the run"]
+
+
 def test_an_offset_of_three_seconds_is_no_reason() -> None:
     ahead = member("a")
     ahead.offset = ahead.offset_after = Offset(3_000_000_000, 1_000_000)

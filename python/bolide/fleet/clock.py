@@ -40,6 +40,8 @@ class Offset:
 
     ahead_ns: int
     uncertainty_ns: int
+    at_ns: int = 0
+    """When it was read, in our time."""
 
     def theirs_ns(self, ours_ns: int) -> int:
         """Return their time at a time of ours."""
@@ -55,4 +57,4 @@ def offset(samples: Iterable[Sample]) -> Offset:
     """Estimate an offset from at least one sample."""
     best = min(samples, key=lambda each: each.round_trip_ns)
     middle_ns = (best.before_ns + best.after_ns) // 2
-    return Offset(best.theirs_ns - middle_ns, -(-best.round_trip_ns // 2))
+    return Offset(best.theirs_ns - middle_ns, -(-best.round_trip_ns // 2), middle_ns)

@@ -19,6 +19,9 @@ LATE_SHARE = 0.02
 """The same as a share of a short load, of which it would be a large part."""
 LATE_S_MIN = 0.02
 """Less than this is not required of any load."""
+DRIFT_SHARE = 500e-6
+"""By what share of the time clocks may move apart: the kernel slews one by at most that, and their
+oscillators differ by less."""
 WAITED_SHARE = 0.25
 """From this share of the time in which it waited for a processor, an agent was slowed by others."""
 
@@ -118,9 +121,11 @@ def _late(member: Member) -> str:
             f"the clock of agent {member.name} is known only to "
             f"{_time(member.offset.uncertainty_ns)}: its messages take too long"
         )
-    after = member.offset_after
-    if after is not None and (moved_ns := member.offset.apart_ns(after)) > most_ns:
-        return f"the clock of agent {member.name} moved by {_time(moved_ns)} during the run"
+    before, after = member.offset, member.offset_after
+    if after is not None:
+        moved_ns, drift_ns = before.apart_ns(after), DRIFT_SHARE * (after.at_ns - before.at_ns)
+        if moved_ns > most_ns + drift_ns:
+            return f"the clock of agent {member.name} moved by {_time(moved_ns)} during the run"
     if member.unchecked and not member.lost:
         return f"the clock of agent {member.name} was not read after the run: {member.unchecked}"
     return ""
