@@ -43,6 +43,28 @@ def test_a_command_that_is_hung_up_ends_its_agents(
     assert not Path(f"/proc/{agent}").exists()
 
 
+def test_the_folder_of_an_agent_that_was_killed_is_removed_by_the_next(
+    processes: Processes, tmp_path: Path
+) -> None:
+    _, scheduler = processes.scheduler()
+    place = tmp_path / "place"
+    place.mkdir()
+    code = f"import tempfile; tempfile.tempdir = {str(place)!r}"
+    killed = processes.agent(scheduler, "a", code=code)
+    [left] = place.glob("bolide-agent-*")
+    second = processes.agent(scheduler, "b", code=code)
+    assert left in {*place.iterdir()}  # it is in use
+    killed.process.kill()
+    killed.process.wait(LOAD_S)
+    third = processes.agent(scheduler, "c", code=code)
+    folders = {*place.iterdir()}
+    assert len(folders) == 2 and left not in folders
+    for each in (second, third):
+        each.process.terminate()
+        assert each.process.wait(LOAD_S) == 0
+    assert not [*place.iterdir()]
+
+
 def test_the_start_line_of_an_agent(processes: Processes, tmp_path: Path) -> None:
     _, scheduler = processes.scheduler()
     words = [scheduler, "--name", "a\n\x1b[31m"]

@@ -13,11 +13,11 @@ import contextlib
 import importlib
 import logging
 import socket
-import tempfile
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from bolide import temporary
 from bolide.errors import ConfigError, Error
 from bolide.fleet.agent import Agent
 from bolide.fleet.exposure import refuse_exposed, refuse_exposed_scheduler
@@ -46,6 +46,8 @@ reading = _imported("bolide.fleet.reading")
 OPERATION = "bolide"
 RESOURCE = "bolide-agent"
 """By what agents are distinguished from other workers of a cluster."""
+FOLDER_PREFIX = "bolide-agent-"
+"""Prefix of the name of an agent's folder, in which Dask has its files."""
 CONNECT_S = 5.0
 GREET_S = CONNECT_S + 1.0
 """How long a scheduler may take to say what it is; Dask bounds only the connection itself."""
@@ -99,7 +101,8 @@ class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
     """A worker of Dask that does nothing but pass messages to an agent."""
 
     def __init__(self, scheduler: str, agent: Agent, **options: Any) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="bolide-agent-")
+        self._folder = contextlib.ExitStack()
+        folder = self._folder.enter_context(temporary.new(FOLDER_PREFIX))
         super().__init__(
             scheduler,
             name=agent.name,
@@ -107,7 +110,7 @@ class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
             memory_limit=0,
             resources={RESOURCE: 1},
             extensions={},
-            local_directory=self._folder.name,
+            local_directory=str(folder),
             deserialize=False,
             **options,
         )
@@ -131,7 +134,7 @@ class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
         try:
             return await super().close(*arguments, **named)
         finally:
-            self._folder.cleanup()
+            self._folder.close()
 
     async def _respond(self, message: object = None) -> bytes:
         return await self._agent.respond(message if isinstance(message, bytes) else b"")
@@ -335,6 +338,7 @@ async def serve(scheduler: str, agent: Agent, wait_s: float, host: str | None) -
             Dask is not configured for TLS.
         Error: the scheduler does not appear.
     """
+    temporary.remove_left(FOLDER_PREFIX)
     prepare_process()
     _demand_certificates(scheduler, "worker")
     is_open = not agent.has_secret and not scheduler.startswith("tls://")

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from bolide import temporary
 from bolide.errors import ConfigError
 from bolide.lab import until
 from bolide.lab.ending import terminable
@@ -28,7 +29,7 @@ from bolide.lab.record.journal import Journal, read
 from bolide.lab.record.schema import Study, Trial, Workload
 from bolide.lab.report.summary import gather
 from bolide.lab.tools import find
-from bolide.lab.trial import folder, network, trial, turns
+from bolide.lab.trial import network, trial, turns
 from bolide.lab.trial.secure import new_pair
 
 DESCRIPTORS_SPARE = 200
@@ -118,7 +119,7 @@ def run(
     )
     if any(each.tls for each in study.workloads):
         conditions = replace(conditions, pair=new_pair(conditions.address))
-    folder.remove_left()
+    temporary.remove_left(redaction.TRIAL_PREFIX)
     with Journal(options.out) as journal:
         earlier = read(options.out)
         described = _described(options)

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import msgspec
 
+from bolide import temporary
 from bolide.errors import ConfigError, Error
 from bolide.lab.plan.fleet import Joined
 from bolide.lab.record import schema
+from bolide.lab.record.redaction import TRIAL_PREFIX
 from bolide.lab.tools import Load, ToolError, find
 from bolide.lab.tools.fleet import Fleet, use_of
-from bolide.lab.trial.folder import new as new_folder
 from bolide.lab.trial.process import NotReadyError, Process, free_port, port_range
 
 CONNECTIONS = 64
@@ -39,7 +40,7 @@ def joined(
     """
     port = free_port(address)
     where = ["--host", address, "--port", str(port)]
-    with new_folder() as folder:
+    with temporary.new(TRIAL_PREFIX) as folder:
         ceiling = [sys.executable, "-m", "bolide", "ceiling", *where]
         with _process(ceiling, server_cpus, folder, "server") as server:
             try:

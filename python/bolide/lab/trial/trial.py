@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from bolide import temporary
 from bolide.lab.plan.fleet import LOOPBACK, Joined
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.plan.study import load_of
@@ -22,7 +23,7 @@ from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import service
 from bolide.lab.record.energy import Meter
 from bolide.lab.record.machine import Counters, local_ports, now
-from bolide.lab.record.redaction import redacted
+from bolide.lab.record.redaction import TRIAL_PREFIX, redacted
 from bolide.lab.record.schema import (
     Failure,
     FleetUse,
@@ -37,7 +38,6 @@ from bolide.lab.tools import Load, Reading, ToolError, find
 from bolide.lab.tools.bolide import fits_argument
 from bolide.lab.tools.fleet import InvalidLoadError
 from bolide.lab.trial import timed
-from bolide.lab.trial.folder import new as new_folder
 from bolide.lab.trial.launch import LARGE_FILE, Place, start, start_companion
 from bolide.lab.trial.network import NetworkError, own
 from bolide.lab.trial.process import NotReadyError, Process, free_port
@@ -230,7 +230,7 @@ class Run:
         """
         with (
             own(self._workload.sysctls),
-            new_folder() as self._folder,
+            temporary.new(TRIAL_PREFIX) as self._folder,
         ):
             self._folder.chmod(0o755)  # a server that drops root privileges reads from it
             address = self._conditions.address

@@ -1,4 +1,7 @@
-"""The folder of a trial, which ends with it; those of races that were killed are removed later."""
+"""Temporary folders that end with their use; those of processes that were killed are removed later.
+
+A folder is locked for as long as its process is there, so that others know that it is used.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +13,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bolide.lab.record.redaction import TRIAL_PREFIX
-
 
 @contextmanager
-def new() -> Iterator[Path]:
+def new(prefix: str) -> Iterator[Path]:
     """Make a folder, which is locked for as long as this process uses it."""
     while True:
         with (
-            tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, ignore_cleanup_errors=True) as name,
+            tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name,
             _locked(Path(name)) as is_ours,
         ):
-            if is_ours:  # else another race takes it for one that was left, and removes it
+            if is_ours:  # else another process takes it for one that was left, and removes it
                 yield Path(name)
                 return
 
 
-def remove_left() -> None:
-    """Remove the folders of this user's races whose process is gone: nobody locks them."""
-    for path in Path(tempfile.gettempdir()).glob(f"{TRIAL_PREFIX}*"):
+def remove_left(prefix: str) -> None:
+    """Remove this user's folders whose process is gone: nobody locks them."""
+    for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError), _locked(path) as is_free:
             if is_free:
                 shutil.rmtree(path, ignore_errors=True)
@@ -46,7 +47,7 @@ def _locked(path: Path) -> Iterator[bool]:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             found = os.fstat(folder)
-            # Another race may have removed it before it was locked here.
+            # Another process may have removed it before it was locked here.
             is_locked = found.st_uid == os.geteuid() and found.st_nlink > 0
         except OSError:
             is_locked = False
