@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fleet.conftest import LOAD_S
-from support.server import Start, command
+from support.server import Start, clean_environ, command
 
 pytestmark = pytest.mark.slow
 
@@ -131,6 +131,30 @@ def test_something_else_than_a_scheduler(
     with listening(respond) as fleet:
         done = load("http://127.0.0.1:9/", "--fleet", fleet)
     assert done == (3, "", f"bolide: error: no Dask scheduler at {fleet}: {why}\n")
+
+
+HANGS_LATER = """
+import asyncio
+import bolide.fleet.dask as module
+module._greet = lambda *_: asyncio.sleep(0)
+module.GREET_S = 1.0
+from bolide.cli import main
+main()
+"""
+
+
+def test_a_scheduler_that_hangs_after_it_has_identified_itself(tmp_path: Path) -> None:
+    with listening(silent) as fleet:
+        done = subprocess.run(
+            [sys.executable, "-c", HANGS_LATER, "load", "http://127.0.0.1:9/", "--fleet", fleet],
+            cwd=tmp_path,
+            env=clean_environ(),
+            capture_output=True,
+            text=True,
+            timeout=LOAD_S,
+        )
+    expected = f"bolide: error: no Dask scheduler at {fleet}: it did not respond in time\n"
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", expected)
 
 
 def test_an_agent_of_something_else_than_a_scheduler(

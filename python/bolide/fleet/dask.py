@@ -50,7 +50,8 @@ FOLDER_PREFIX = "bolide-agent-"
 """Prefix of the name of an agent's folder, in which Dask has its files."""
 CONNECT_S = 5.0
 GREET_S = CONNECT_S + 1.0
-"""How long a scheduler may take to say what it is; Dask bounds only the connection itself."""
+"""How long another process may take for the first messages of a connection; Dask bounds only the
+connection itself."""
 NEAR_S = 1.0
 """How long the coordinator tries to connect to an agent itself."""
 KEPT_HANDLERS = {"identity", "ping"}
@@ -76,12 +77,23 @@ def prepare_process() -> None:
     # Of Python and Dask: what concerns agents is the version of Bolide, which they compare.
     warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
     reading.bound()
+    distributed.client.connect = distributed.core.connect = _connected
     for module in (pickle, distributed.client, distributed.scheduler):
         module.loads = _load_nothing
     distributed.Client._default_event_handlers = {}
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+async def _connected(*arguments: Any, **named: Any) -> Any:
+    """Connect, and exchange first messages, within a time.
+
+    Raises:
+        OSError: it took longer, or failed.
+    """
+    async with asyncio.timeout(GREET_S):
+        return await distributed.comm.connect(*arguments, **named)
 
 
 def _load_nothing(*arguments: Any, **named: Any) -> None:
