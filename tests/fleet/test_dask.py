@@ -8,7 +8,7 @@ import contextlib
 import functools
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,9 @@ import pytest
 
 from bolide.errors import Error
 from bolide.fleet import wire
-from bolide.fleet.dask import DaskLink, _cause
+from bolide.fleet.agent import Agent
+from bolide.fleet.dask import DaskLink, _cause, serve
+from bolide.fleet.limits import Limits
 from fleet.conftest import LOAD_S, AgentProcess, Processes, addresses, asked
 from support.server import Server, children, command
 
@@ -328,3 +330,58 @@ def test_a_connection_that_does_not_close_in_time_is_no_error() -> None:
         raise TimeoutError
 
     link_of(SimpleNamespace(close=close)).close()
+
+
+class Joined:
+    """A worker that has joined a scheduler, which says where it listens, or stalls.
+
+    A message arrives at its agent meanwhile.
+    """
+
+    def __init__(self, agent: Agent, listens_at: str | None) -> None:
+        self._agent = agent
+        self._listens_at = listens_at
+        self.scheduler = self
+        self.reply: asyncio.Task[bytes]
+        self.is_closed = False
+
+    def __await__(self) -> Generator[Any, None, Joined]:
+        yield from asyncio.sleep(0).__await__()
+        return self
+
+    async def identity(self, n_workers: int) -> dict[str, str]:
+        self.reply = asyncio.create_task(self._agent.respond(wire.encode(wire.Hello())))
+        for _ in range(10):  # far more steps than a reply takes
+            await asyncio.sleep(0)
+        assert not self.reply.done()
+        if self._listens_at is None:
+            await asyncio.Event().wait()
+        return {"address": str(self._listens_at)}
+
+    async def close(self, **options: Any) -> None:
+        self.is_closed = True
+
+
+def test_an_agent_without_a_secret_serves_nobody_before_its_scheduler_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bolide.fleet.dask.prepare_process", lambda: None)
+    agents = [Agent("a", Limits()), Agent("a", Limits())]
+    safe, stalled = Joined(agents[0], "tcp://127.0.0.1:1"), Joined(agents[1], None)
+
+    async def join(joined: Joined, agent: Agent) -> None:
+        monkeypatch.setattr("bolide.fleet.dask.Worker", lambda *_, **options: joined)
+        await serve("tcp://127.0.0.1:1", agent, 5.0, "127.0.0.1")
+
+    async def join_both() -> None:
+        await join(safe, agents[0])
+        assert isinstance(wire.reply(await safe.reply), wire.Description)
+        monkeypatch.setattr("bolide.fleet.dask.GREET_S", 0.05)
+        with pytest.raises(Error) as raised:
+            await join(stalled, agents[1])
+        expected = "no Dask scheduler at tcp://127.0.0.1:1: it did not respond in time"
+        assert str(raised.value) == expected
+        assert not stalled.reply.done()
+
+    asyncio.run(join_both())
+    assert (safe.is_closed, stalled.is_closed) == (False, True)

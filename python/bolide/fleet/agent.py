@@ -37,12 +37,23 @@ class Agent:
         self._now_ns = now_ns
         self._job: Job | None = None
         self._turn = asyncio.Lock()
+        self._may_respond = asyncio.Event()
+        self._may_respond.set()
+
+    def hold(self) -> None:
+        """Let messages wait until `admit`: it is not known yet who can send them."""
+        self._may_respond.clear()
+
+    def admit(self) -> None:
+        """Respond to messages, also to those that wait."""
+        self._may_respond.set()
 
     async def respond(self, octets: bytes) -> bytes:
         """Respond to one message; a mistake of the coordinator is a refusal, and so is one of ours.
 
         Dask would report only that there was an exception.
         """
+        await self._may_respond.wait()
         stamp: Stamp | None = None
         found: wire.Reply
         try:

@@ -348,12 +348,14 @@ async def serve(scheduler: str, agent: Agent, wait_s: float, host: str | None) -
     Raises:
         ConfigError: others could use it without a secret, its name is taken, it cannot listen, or
             Dask is not configured for TLS.
-        Error: the scheduler does not appear.
+        Error: the scheduler does not appear, or does not respond.
     """
     temporary.remove_left(FOLDER_PREFIX)
     prepare_process()
     _demand_certificates(scheduler, "worker")
     is_open = not agent.has_secret and not scheduler.startswith("tls://")
+    if is_open:  # others could send messages as soon as the scheduler knows it
+        agent.hold()
     try:
         host = host or _address_towards(scheduler)
         if is_open:
@@ -366,13 +368,28 @@ async def serve(scheduler: str, agent: Agent, wait_s: float, host: str | None) -
     except Exception as error:  # whatever Dask makes of the messages of another protocol
         raise await _not_joined(scheduler, agent, host, error) from None
     if is_open:
-        identity = await worker.scheduler.identity(n_workers=0)
         try:
-            refuse_exposed_scheduler(scheduler, str(identity["address"]))
-        except ConfigError:
+            await _check_exposure(scheduler, worker)
+        except Error:
             await worker.close(timeout=2, executor_wait=False)
             raise
+        agent.admit()
     return worker
+
+
+async def _check_exposure(scheduler: str, worker: Worker) -> None:
+    """Check that others do not reach the scheduler.
+
+    Raises:
+        ConfigError: they do.
+        Error: it does not respond, or with something else.
+    """
+    try:
+        async with asyncio.timeout(GREET_S):
+            address = str((await worker.scheduler.identity(n_workers=0))["address"])
+    except Exception as error:  # whatever Dask makes of a connection that has ended
+        raise Error(f"no Dask scheduler at {scheduler}: {_cause(error)}") from None
+    refuse_exposed_scheduler(scheduler, address)
 
 
 async def _not_joined(scheduler: str, agent: Agent, host: str | None, error: Exception) -> Error:
