@@ -63,6 +63,14 @@ def test_fewer_or_more_agents_are_an_error(monkeypatch: pytest.MonkeyPatch) -> N
         Fleet(Described("a", "b", "c", at_first=3), 2)
 
 
+def test_a_fleet_has_at_most_64_agents() -> None:
+    known = [f"n{each}" for each in range(65)]
+    expected = "--fleet: there are 65 agents, and a fleet has at most 64; leave some out with"
+    with pytest.raises(ConfigError, match=expected):
+        Fleet(Described(*known, at_first=65))
+    assert names(Fleet(Described(*known, at_first=65), None, ("n64",))) == known[:64]
+
+
 def test_an_agent_can_be_left_out() -> None:
     link = Described("a", "b", at_first=2)
     link.silent = {"b"}

@@ -25,6 +25,7 @@ from bolide.load.options import Options
 from bolide.load.place import Fleet as FleetOptions
 
 AGENTS_MAX = 64
+"""A race finds its agents with a request on each of so many connections."""
 JOIN_S = 60.0
 """How long `--agents` waits for agents."""
 POLL_S = 0.1
@@ -186,7 +187,8 @@ def _joined(
     """Return the addresses and names of the agents, for `count` of which this waits.
 
     Raises:
-        ConfigError: there is none, or there are more, or no agent has a name that is left out.
+        ConfigError: there is none, there are more, or too many for a fleet, or no agent has a name
+            that is left out.
         Error: there are fewer.
     """
     end, shown = time.monotonic() + JOIN_S, -1
@@ -214,6 +216,11 @@ def _joined(
         )
     if not names:
         raise ConfigError("--fleet: there are no agents; start some with `bolide agent`")
+    if len(names) > AGENTS_MAX:
+        raise ConfigError(
+            f"--fleet: there are {len(names)} agents, and a fleet has at most {AGENTS_MAX}; leave "
+            "some out with --without-agent NAME"
+        )
     return names
 
 
