@@ -23,7 +23,19 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--fleet", "local:0"), "'local:0' has not 1 to 64 agents"),
+        (("--fleet", "local:0"), "--fleet: a fleet has 1 to 64 agents, not 0"),
+        (
+            ("--fleet", "tcp://127.0.0.1:1", "--agents", "65"),
+            "--fleet: a fleet has 1 to 64 agents, not 65",
+        ),
+        (
+            ("--fleet", "tcp://127.0.0.1:1", "--agents", "3", "-t", "2", "-c", "5"),
+            "--connections: 5 are fewer than the threads of 3 agents with 2 each; give at least 6",
+        ),
+        (
+            ("--fleet", "tcp://127.0.0.1:1", "--agents", "3", "--stages", "1s:1c,1s:2c"),
+            "--connections: 2 are fewer than the threads of 3 agents with 1 each; give at least 3",
+        ),
         (("--fleet", "local"), "'local' is not a fleet; give local:N or tcp://HOST:PORT"),
         (("--fleet", "tcp://[::1:1"), "'tcp://[::1:1' is not a fleet; give local:N or"),
         (("--fleet", "tcp://127.0.0.1:99999"), "is not a fleet; give local:N or tcp://HOST:PORT"),

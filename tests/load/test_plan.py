@@ -1,5 +1,6 @@
 """The plan that the engine is given."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,10 @@ def test_stages_of_rates_and_of_connections() -> None:
     numbers = build(stages="1:50c,1:200c", connections=7)
     assert numbers["stages"][1] == {"duration_s": 1.0, "connections": 200}
     assert numbers["connections"] == 200
+    given = Options(urls=(WHERE.url,), stages="1:50c,1:200c", connections=7)
+    assert plan.connections(given) == 200
+    assert plan.connections(replace(given, stages="1:50")) == 7
+    assert plan.connections(replace(given, stages="")) == 7
 
 
 def test_ramp_up_is_before_what_is_measured() -> None:

@@ -23,17 +23,26 @@ def orders(plan: Plan, agents: int) -> list[Order]:
         ConfigError: there are fewer connections than threads, or a file cannot be read.
     """
     threads = plan["threads"]
-    if threads * agents > plan["connections"]:
-        raise ConfigError(
-            f"--connections: {plan['connections']} are fewer than the threads of {agents} agents "
-            f"with {threads} each; give at least {threads * agents}"
-        )
+    refuse_few(plan["connections"], threads, agents)
     host, _, port = plan["address"].rpartition(":")
     given = {key: value for key, value in plan.items() if key not in NOT_SENT}
     given |= {"host": host.strip("[]"), "port": int(port), "tls": _tls(plan["tls"])}
     given["threads_all"] = threads * agents
     parts = (given | {"threads_before": threads * index} for index in range(agents))
     return [msgspec.convert(part, Order) for part in parts]
+
+
+def refuse_few(connections: int, threads: int, agents: int) -> None:
+    """Refuse connections of which a thread of an agent would have none.
+
+    Raises:
+        ConfigError: they are too few.
+    """
+    if threads * agents > connections:
+        raise ConfigError(
+            f"--connections: {connections} are fewer than the threads of {agents} agents with "
+            f"{threads} each; give at least {threads * agents}"
+        )
 
 
 def engine_plan(order: Order, address: str, authorities: str | None) -> Plan:

@@ -16,10 +16,12 @@ from bolide.fleet import wire
 from bolide.fleet.engine import FleetEngine
 from bolide.fleet.exposure import host_of, is_loopback, is_scheduler
 from bolide.fleet.link import Link
+from bolide.fleet.order import refuse_few
 from bolide.fleet.reply import expected, offsets
 from bolide.fleet.seal import SealedLink, secret_in
 from bolide.fleet.verdict import Member
 from bolide.load import destination, local_server
+from bolide.load import plan as plans
 from bolide.load.destination import Destination
 from bolide.load.options import Options
 from bolide.load.place import Fleet as FleetOptions
@@ -241,6 +243,9 @@ def opened(fleet: FleetOptions, options: Options) -> Iterator[Fleet]:
     local, where = _LOCAL.fullmatch(fleet.where), fleet.where
     if local is None and not is_scheduler(where):
         raise ConfigError(f"--fleet: {where!r} is not a fleet; give local:N or tcp://HOST:PORT")
+    count = fleet.agents if local is None else int(local[1])
+    if count is not None:
+        _check_number(count, options)
     if local is not None:
         with _started(int(local[1]), fleet) as link:
             yield Fleet(link)
@@ -262,16 +267,25 @@ def opened(fleet: FleetOptions, options: Options) -> Iterator[Fleet]:
             yield made
 
 
+def _check_number(count: int, options: Options) -> None:
+    """Check how many agents are asked for, before they are started, or waited for.
+
+    Raises:
+        ConfigError: there cannot be so many, or not with these connections.
+    """
+    if not 0 < count <= AGENTS_MAX:
+        raise ConfigError(f"--fleet: a fleet has 1 to {AGENTS_MAX} agents, not {count}")
+    refuse_few(plans.connections(options), options.threads, count)
+
+
 @contextlib.contextmanager
 def _started(count: int, fleet: FleetOptions) -> Iterator[Link]:
     """Start agents on this machine.
 
     Raises:
-        ConfigError: their number is none, or options are for agents that somebody else started.
+        ConfigError: options are for agents that somebody else started.
         Error: one does not start.
     """
-    if not 0 < count <= AGENTS_MAX:
-        raise ConfigError(f"--fleet: {fleet.where!r} has not 1 to {AGENTS_MAX} agents")
     if fleet.secret_file or fleet.agents or fleet.without:
         raise ConfigError(
             f"--fleet: {fleet.where} starts its agents itself; leave out --secret-file, --agents "

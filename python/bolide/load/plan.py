@@ -64,6 +64,16 @@ def build(options: Options, destination: Destination) -> Plan:
     return plan | _course(options)
 
 
+def connections(options: Options) -> int:
+    """Return the most connections at a time: stages may set their own.
+
+    Raises:
+        ConfigError: the stages are malformed.
+    """
+    stages = stage.read(options.stages) if options.stages else []
+    return max((each.get("connections", 0) for each in stages), default=0) or options.connections
+
+
 def length_s(plan: Plan) -> float | None:
     """Return the planned seconds of a run that are measured; None if a count ends it."""
     if plan.get("stages"):
@@ -76,9 +86,7 @@ def _course(options: Options) -> Plan:
     """Return how load is generated and when it ends: a time, a count, or stages."""
     duration_s = None if options.requests else options.duration_s or DURATION_S
     if options.stages:
-        stages = stage.read(options.stages)
-        most = max(each.get("connections", 0) for each in stages)
-        return {"stages": stages, "connections": most or options.connections}
+        return {"stages": stage.read(options.stages), "connections": connections(options)}
     course: Plan = {"rate_per_s": options.rate}
     if options.requests:
         return course | {"requests_total": options.requests}
