@@ -86,6 +86,27 @@ def test_a_loss_that_the_display_notices_stops_the_others(links: Links, counting
     assert json.loads(engine.report())["seconds"] < 50
 
 
+def test_the_display_does_not_repeat_what_a_silent_agent_counted_last(
+    links: Links, counting: Server
+) -> None:
+    link = links(clock.now_ns)
+    engine = started(link, counting)
+    shown: list[dict[str, Any]] = []
+
+    def has_counted() -> bool:
+        shown.append(json.loads(engine.progress()))
+        return bool(shown[-1]["interval_requests_per_s"])
+
+    wait_until(has_counted, 30)
+    link.fault = silent(0)
+    for _ in range(2):
+        found = json.loads(engine.progress())
+        assert found["ok"] == shown[-1]["ok"] > 0
+        assert found["interval_requests_per_s"] == found["interval_latency_us"]["p99"] == 0
+    link.fault = silent()
+    wait_until(has_counted, 30)
+
+
 def test_a_stop_that_is_lost_is_sent_again(links: Links, counting: Server) -> None:
     link = links(clock.now_ns)
     engine = started(link, counting)

@@ -38,6 +38,12 @@ RELEASE_S = 2.0
 RELEASES = 2
 """How often an agent is asked to free a run; otherwise it is busy for 10 s."""
 
+NO_INTERVAL = {
+    "interval_requests_per_s": 0.0,
+    "interval_ns": {"counts": [], "total": 0, "min": (1 << 64) - 1, "max": 0, "sum": 0},
+}
+"""What a snapshot has in which nothing was counted since the one before."""
+
 
 class FleetEngine:
     """One run on all agents."""
@@ -191,7 +197,12 @@ class FleetEngine:
         return all(one or other == "done" for one, other in zip(lost, phases, strict=True))
 
     def _note_snapshots(self, states: Sequence[wire.Reply | None]) -> None:
-        """Keep what agents counted; one whose counts cannot be read is lost."""
+        """Keep what agents counted; one whose counts cannot be read is lost.
+
+        Of one that does not say it, the total is kept, and the last interval is not shown again.
+        """
+        for address, kept in self._snapshots.items():
+            self._snapshots[address] = json.dumps(json.loads(kept) | NO_INTERVAL)
         for member, state in zip(self.members, states, strict=True):
             if not isinstance(state, wire.State) or state.snapshot is None:
                 continue
