@@ -124,6 +124,27 @@ def test_an_agent_that_is_killed_makes_the_result_invalid(
     wait_until(lambda: not is_there(generator))
 
 
+ALL_LOST = "all agents were lost, so there is no result"
+
+
+def test_a_scheduler_that_is_killed_with_all_agents_is_one_line(
+    counting: Server, processes: Processes
+) -> None:
+    scheduling, scheduler = processes.scheduler()
+    agent = processes.agent(scheduler, "a")
+    run = processes.load(
+        f"{counting.urls[0]}/page/a", "--fleet", scheduler, "-c", "4", "-d", "120s"
+    )
+    run.wait_line("requests/s, p50", LOAD_S)
+    for each in (scheduling, agent):
+        each.process.kill()
+    code, page, written = run.ended()
+    assert (code, page) == (3, ""), written
+    errors = [line for line in written.splitlines() if "requests/s, p50" not in line]
+    gone = f"the scheduler at {scheduler} is gone: its connection has ended"
+    assert errors == [f"bolide: error: {gone}"]
+
+
 def test_without_the_scheduler_there_is_no_result_and_the_load_ends(
     counting: Server, processes: Processes
 ) -> None:
@@ -137,9 +158,10 @@ def test_without_the_scheduler_there_is_no_result_and_the_load_ends(
     scheduling.process.kill()
     code, page, written = run.ended()
     assert (code, page) == (3, ""), written
-    last = written.splitlines()[-1]
-    assert last.startswith("bolide: error: ")
-    assert scheduler in last or "agent a: the agent has ended" in last
+    assert written.splitlines()[-1] in (
+        f"bolide: error: the scheduler at {scheduler} is gone: its connection has ended",
+        f"bolide: error: {ALL_LOST}: agent a: the agent has ended",
+    )
     agent.wait_line(f"error: the scheduler at {scheduler} has ended", 40)
     assert agent.process.wait(20) == 3
     wait_until(lambda: not is_there(generator))

@@ -21,6 +21,8 @@ from bolide.fleet.link import Link
 from bolide.fleet.place import Fleet
 from bolide.fleet.result import _may_have, fetched
 from bolide.fleet.verdict import Member
+from bolide.load.display import Quiet
+from bolide.load.run import run as run_load
 from fleet.conftest import counts
 from fleet.in_process import LocalLink, await_end, has_begun, plan, run
 from fleet.samples import description
@@ -287,6 +289,44 @@ def test_a_message_that_frees_an_agent_and_is_lost_is_sent_again(
     short = plan(counting, duration_s=None, requests_total=10)
     assert [run(fleet.make_engine(short))["ok"] for _ in range(2)] == [10, 10]
     assert freed == ["tcp://0", "tcp://1", "tcp://0", "tcp://0", "tcp://1"]
+
+
+def failing_once(*kinds: type[wire.Question]) -> Callable[[str, wire.Question], None]:
+    """Return a fault with which a link raises at the first message of each kind."""
+    left = set(kinds)
+
+    def fail(address: str, question: wire.Question) -> None:
+        if type(question) in left:
+            left.remove(type(question))
+            raise Error("the scheduler is gone")
+
+    return fail
+
+
+def test_a_link_that_fails_during_a_load_ends_it_and_frees_the_agents(
+    links: Links, counting: Server
+) -> None:
+    link = links(clock.now_ns)
+    fleet = Fleet(link)
+
+    class Failing(Quiet):
+        interval_s = 0.1
+
+        def show(self, progress: dict[str, Any]) -> None:
+            link.fault = failing_once(wire.Look)
+
+    with pytest.raises(Error, match=r"^the scheduler is gone$"):
+        run_load(plan(counting, duration_s=60.0), Failing(), fleet.make_engine)
+    fleet.close()
+    assert run(fleet.make_engine(plan(counting, duration_s=0.3)))["ok"] > 0
+
+
+def test_a_link_that_fails_after_a_load_loses_nothing(links: Links, counting: Server) -> None:
+    link = links(clock.now_ns, clock.now_ns)
+    fleet = Fleet(link)
+    link.fault = failing_once(wire.Fetch, wire.Forget)
+    short = plan(counting, duration_s=None, requests_total=10)
+    assert [run(fleet.make_engine(short))["ok"] for _ in range(2)] == [10, 10]
 
 
 def test_an_error_while_results_are_fetched_frees_the_agents(
