@@ -52,7 +52,7 @@ WAIT_S = 60.0
     help=f"Most connections of a run. [{CONNECTIONS_MAX:,}]",
 )
 @click.option("--threads-max", type=count(), help="Most threads of a run. [4 for each processor]")
-@click.option("--rate-max", type=count(), help="Most requests per second of a run. [no limit]")
+@click.option("--rate-max", type=count(), help="Highest mean rate of a run, per second. [no limit]")
 @click.option(
     "--duration-max",
     "duration_s_max",
