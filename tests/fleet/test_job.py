@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
+from bolide.config.address import Address
 from bolide.errors import Error
 from bolide.fleet import clock, generator, wire
 from bolide.fleet.agent import Agent
@@ -144,6 +146,29 @@ def test_a_load_begins_once() -> None:
     assert load.begins_ns == [begins_ns]
     assert made._end_s == begins_ns / 1e9 + 60.0
     made.end()
+
+
+def test_a_name_that_takes_long_to_resolve_does_not_delay_the_end() -> None:
+    asked, may, resolved = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Limits):
+        def address_of(self, host: str, port: int) -> Address:
+            asked.set()
+            may.wait(30)
+            resolved.set()
+            return Address(host, port)
+
+    async def start_and_end() -> None:
+        job = Job("r", order(), Slow())
+        job.start()
+        while not asked.is_set():
+            await asyncio.sleep(0)
+        await job.end()
+
+    asyncio.run(start_and_end())
+    assert not resolved.is_set()
+    may.set()
+    assert resolved.wait(30)
 
 
 def agent_that_is_ready(ours_ns: int = 0) -> tuple[Agent, Pipes]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import json
 import sys
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,6 +17,8 @@ from bolide.fleet import clock
 from bolide.fleet.generator import Assignment
 from bolide.fleet.limits import Limits
 from bolide.fleet.wire import Order
+
+Result = TypeVar("Result")
 
 MODULE = (sys.executable, "-P", "-m")
 """Runs a module of ours: with -P, none of the same name that is in the current folder."""
@@ -132,7 +137,7 @@ class Job:
 
     async def _start_process(self) -> None:
         host, port = self._order.host, self._order.port
-        self.target = str(await asyncio.to_thread(self._limits.address_of, host, port))
+        self.target = str(await _in_thread(lambda: self._limits.address_of(host, port)))
         self._process = await asyncio.create_subprocess_exec(
             *MODULE,
             "bolide.fleet.generator",
@@ -231,6 +236,24 @@ class Job:
         """How long the load may take."""
         drain_s = 0.0 if self._order.length_s is None else min(self._order.timeout_s, DRAIN_S_MAX)
         return self._limits.duration_s_max + drain_s
+
+
+async def _in_thread(call: Callable[[], Result]) -> Result:
+    """Call what blocks, in a thread for which the end of this process does not wait.
+
+    It waits for the threads of `asyncio.to_thread`, and a name may take long to resolve.
+    """
+    found: concurrent.futures.Future[Result] = concurrent.futures.Future()
+    found.set_running_or_notify_cancel()  # from now on, it can be set whatever happens here
+
+    def work() -> None:
+        try:
+            found.set_result(call())
+        except Exception as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await asyncio.wrap_future(found)
 
 
 def _now_s() -> float:
