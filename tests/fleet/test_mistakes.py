@@ -190,6 +190,10 @@ def test_an_agent_of_something_else_than_a_scheduler(
             "everybody who reaches 192.0.2.1 could use this agent, because it has no secret: give "
             "the --secret-file of `bolide load`",
         ),
+        (
+            ("tcp://127.0.0.1:1", "--duration-max", "13h"),
+            "--duration-max: no load of a fleet takes more than 12 hours; give 12h",
+        ),
         (("tls://127.0.0.1:1", "--wait", "5s"), "needs certificates in Dask's configuration"),
     ],
 )

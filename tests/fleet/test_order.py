@@ -74,6 +74,21 @@ def test_each_thread_has_a_connection() -> None:
         orders(plan(connections=3, threads=2), 2)
 
 
+def test_a_run_that_is_too_long_for_its_result_is_refused() -> None:
+    half_a_day_s = 12 * 3600.0
+    assert len(orders(plan(duration_s=half_a_day_s), 2)) == 2
+    expected = (
+        "^a load of a fleet takes 12 hours at most, because its result has a histogram for each "
+        "second; run several$"
+    )
+    for changes in (
+        {"duration_s": half_a_day_s, "warm_up_s": 60.0},
+        {"duration_s": None, "requests_total": 50_000, "rate_per_s": 1.0},
+    ):
+        with pytest.raises(ConfigError, match=expected):
+            orders(plan(**changes), 2)
+
+
 def test_authorities_are_sent_and_a_key_never(tmp_path: Path) -> None:
     file = tmp_path / "authorities.pem"
     file.write_bytes(b"-----BEGIN")

@@ -19,6 +19,8 @@ from bolide.fleet.limits import (
     CONNECTIONS_MAX,
     DURATION_S_MAX,
     LOOPBACK,
+    RUN_HOURS_MAX,
+    RUN_S_MAX,
     Limits,
     default_threads_max,
     network,
@@ -93,6 +95,11 @@ def agent(
     """
     if not is_scheduler(scheduler):
         raise ConfigError(f"{scheduler!r} is not a scheduler; give tcp://HOST:PORT")
+    if duration_s_max > RUN_S_MAX:
+        raise ConfigError(
+            f"--duration-max: no load of a fleet takes more than {RUN_HOURS_MAX} hours; give "
+            f"{RUN_HOURS_MAX}h"
+        )
     networks = tuple(network(text) for text in allowed) or LOOPBACK
     limits = Limits(
         networks,

@@ -24,6 +24,9 @@ LOOPBACK: tuple[Network, ...] = (
 )
 CONNECTIONS_MAX = 10_000
 DURATION_S_MAX = 600.0
+RUN_HOURS_MAX = 12
+RUN_S_MAX = RUN_HOURS_MAX * 3600.0
+"""No run is longer: its result has a histogram for each second, and would be too long to send."""
 THREADS_A_PROCESSOR = 4
 """More threads than this only take each other's time."""
 OUTSTANDING_MAX = 1_000

@@ -13,6 +13,7 @@ from typing import Any
 from bolide.errors import Error
 from bolide.fleet.dask import DaskLink, distributed, ignored, prepare_process
 from bolide.fleet.job import MODULE
+from bolide.fleet.limits import RUN_S_MAX
 from bolide.fleet.seal import SealedLink
 
 START_S = 30.0
@@ -99,7 +100,8 @@ def _in_memory(octets: bytes) -> Iterator[int]:
 def _process(scheduler: str, name: str, secret_file: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run an agent."""
     allowed = [word for network in EVERYTHING for word in ("--allow", network)]
-    limits = ["--connections-max", "1M", "--duration-max", "720h", "--threads-max", "10k"]
+    limits = ["--connections-max", "1M", "--threads-max", "10k"]
+    limits += ["--duration-max", f"{RUN_S_MAX:.0f}s"]
     options = ["--name", name, "--secret-file", f"/dev/fd/{secret_file}", "--quiet"]
     options += ["--wait", f"{JOIN_S:.0f}"]
     process = subprocess.Popen(  # noqa: S603 - our own command

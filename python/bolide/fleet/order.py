@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from bolide.errors import ConfigError
+from bolide.fleet.limits import RUN_HOURS_MAX, RUN_S_MAX
 from bolide.fleet.wire import Order
 
 Plan = dict[str, Any]
@@ -20,7 +21,8 @@ def orders(plan: Plan, agents: int) -> list[Order]:
     """Divide a plan evenly among agents, each with the plan's number of threads.
 
     Raises:
-        ConfigError: there are fewer connections than threads, or a file cannot be read.
+        ConfigError: there are fewer connections than threads, the run is too long, or a file cannot
+            be read.
     """
     threads = plan["threads"]
     refuse_few(plan["connections"], threads, agents)
@@ -29,7 +31,13 @@ def orders(plan: Plan, agents: int) -> list[Order]:
     given |= {"host": host.strip("[]"), "port": int(port), "tls": _tls(plan["tls"])}
     given["threads_all"] = threads * agents
     parts = (given | {"threads_before": threads * index} for index in range(agents))
-    return [msgspec.convert(part, Order) for part in parts]
+    made = [msgspec.convert(part, Order) for part in parts]
+    if made[0].least_s > RUN_S_MAX:
+        raise ConfigError(
+            f"a load of a fleet takes {RUN_HOURS_MAX} hours at most, because its result has a "
+            "histogram for each second; run several"
+        )
+    return made
 
 
 def refuse_few(connections: int, threads: int, agents: int) -> None:

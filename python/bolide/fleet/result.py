@@ -24,7 +24,7 @@ AGAIN_S = 0.2
 SILENT_S_MAX = KEPT_S
 """An agent that was silent for this time has no result any more."""
 RESULT_CHARS_MAX = 256 << 20
-"""Far more than the counts of the longest load have."""
+"""More than the counts of the longest run have, of which this is 6 KiB for each second."""
 FIGURES = (
     "requests_per_s",
     "ok",
