@@ -107,6 +107,8 @@ UNCONNECTED = (
     AttributeError,  # later, its client has no scheduler
 )
 """What is raised in Dask because its connection has ended."""
+POOL_CLOSED = "ConnectionPool is closed"
+"""The text of a RuntimeError with the same cause."""
 
 
 class Worker(distributed.Worker):  # type: ignore[misc,name-defined]
@@ -304,9 +306,9 @@ def _cause(error: BaseException) -> str:
     """Describe an error of Dask in one line: the first one, which caused the others."""
     while error.__cause__ is not None and not isinstance(error, TimeoutError):
         error = error.__cause__
-    if isinstance(error, UNCONNECTED):
-        return "its connection has ended"
     text = str(error).partition("\n")[0].strip()
+    if isinstance(error, UNCONNECTED) or text == POOL_CLOSED:
+        return "its connection has ended"
     if not text and isinstance(error, TimeoutError):
         return "it did not respond in time"
     return text or type(error).__name__
