@@ -315,8 +315,12 @@ impl Server {
         let tls_bytes = if has_tls { net::SESSION_BYTES_MAX } else { 0 };
         let has_http2 = has_tls || self.accepts_prior_knowledge;
         let bytes = match has_http2 {
-            true => self.limits.http2_connection_bytes_max(self.compression),
-            false => self.limits.connection_bytes_max(self.compression),
+            true => self
+                .limits
+                .http2_connection_bytes_max(self.compression.bytes_max()),
+            false => self
+                .limits
+                .connection_bytes_max(self.compression.bytes_max()),
         };
         bytes + tls_bytes
     }

@@ -1,6 +1,5 @@
 //! Every limit on what a peer can make the server hold or do: default, unit, reason.
 
-use crate::context::websockets::Compression;
 use crate::setting::{Setting, settings};
 
 settings! {
@@ -88,8 +87,9 @@ const QUEUES_PER_CONNECTION: u64 = 4;
 
 impl Limits {
     /// Maximum bytes that one connection can make the server hold, apart from the length of its responses and what its handlers keep: an
-    /// incomplete head and those of the running requests, content, the send buffer, and the result of one read.
-    pub fn connection_bytes_max(&self, compression: Compression) -> u64 {
+    /// incomplete head and those of the running requests, content, the send buffer, and the result of one read. `compressor_bytes` is what a
+    /// WebSocket holds to compress and decompress.
+    pub fn connection_bytes_max(&self, compressor_bytes: u64) -> u64 {
         let head = self
             .request_line_bytes_max
             .saturating_add(self.header_section_bytes_max);
@@ -98,16 +98,16 @@ impl Limits {
         let http = [self.body_bytes_max, self.send_buffer_bytes_max, received]
             .into_iter()
             .fold(heads, u64::saturating_add);
-        http.max(self.websocket_bytes_max(compression))
+        http.max(self.websocket_bytes_max(compressor_bytes))
     }
 
     /// The same for a WebSocket: a message of the greatest length and what decompresses it, what waits to be sent, and the result of one read.
-    fn websocket_bytes_max(&self, compression: Compression) -> u64 {
+    fn websocket_bytes_max(&self, compressor_bytes: u64) -> u64 {
         let received = 2 * RECEIVE_BYTES as u64;
         [
             self.websocket_message_bytes_max,
             self.websocket_queued_bytes_max,
-            compression.bytes_max(),
+            compressor_bytes,
         ]
         .into_iter()
         .fold(received, u64::saturating_add)
@@ -116,11 +116,11 @@ impl Limits {
     /// The same for a connection that uses HTTP/2: the heads of its requests, or the short messages and the compressors of its WebSockets, one
     /// content of the greatest length, what the windows allow for the others, what waits for WebSockets, the send buffer, the tables of both
     /// sides, and what is recorded of streams.
-    pub fn http2_connection_bytes_max(&self, compression: Compression) -> u64 {
+    pub fn http2_connection_bytes_max(&self, compressor_bytes: u64) -> u64 {
         let head = self
             .request_line_bytes_max
             .saturating_add(self.header_section_bytes_max);
-        let websocket = SHORT_MESSAGE_BYTES as u64 + compression.bytes_max();
+        let websocket = SHORT_MESSAGE_BYTES as u64 + compressor_bytes;
         let stream = head
             .max(websocket)
             .saturating_add(u64::from(self.h2_window_bytes()))

@@ -139,9 +139,8 @@ pub fn parse_decoded_request<'a>(
 
 /// Whether parsing again may have another result after [`Progress::Incomplete`].
 ///
-/// `new` are the bytes received since, and those before do not end in CR. Only a line end, or a byte to be refused, can change the result, and
-/// the latter is refused at the next line end at the latest. Parsing at those alone keeps a client that sends single bytes from causing
-/// quadratic time. If this returns false, [`within_limits`] is the check that remains.
+/// `new` are the bytes received since, and those before do not end in CR. What is to be refused is refused at the next line end at the latest.
+/// Parsing at control bytes alone avoids quadratic time for single bytes. If this returns false, [`within_limits`] is the check that remains.
 pub fn worth_parsing(new: &[u8]) -> bool {
     !scan::skip_field_value(new).is_empty()
 }

@@ -96,22 +96,19 @@ class Supervisor:
             reread: returns the options as they are now, for a reload; they stay without it.
         """
         self._actions, self._reread = self._actions_of_signals(), reread
-        self._course = Course()
         self._name = source if isinstance(source, str) else "app"
-        self._selector = selectors.PollSelector()  # no descriptor that a worker would inherit
+        self._course, self._selector = Course(), selectors.PollSelector()  # has no descriptor
         self._exit_code, self._ends_process = 0, False
         self._failure: Error | None = None
         self._slow_from: float | None = None  # when the first start is reported as slow
         self._deadline: float | None = None
         """The end of the graceful time, once stopping has started."""
         self._reloads, self._upgrade_results = Outcomes(), Outcomes()
-        self._began_unix_s = time.time()
-        self._has_reopened_logs = False
+        self._began_unix_s, self._has_reopened_logs = time.time(), False
         """Whether USR1 came since the upgrade has begun."""
         self._inherited = takeover.inherited(os.environ, settings.scheme)
         """What an old process has passed to this one."""
-        # After the variables of an old process were removed and corrected.
-        self._origin = Origin.of_this_process()
+        self._origin = Origin.of_this_process()  # of variables that were corrected by that
         self._systemd = systemd.Notifications(os.environ, is_service=self._inherited is None)
         as_old = upgrade.Actions(self._hand_over, self._left_to_do, self._leave, self._not_upgraded)
         self._upgrades = upgrade.Upgrades(self._selector, as_old)
@@ -124,15 +121,14 @@ class Supervisor:
         capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         with ExitStack() as opened:
-            access_log_fd = open_access_log(settings.access_log)
-            if access_log_fd is not None:
+            if (access_log_fd := open_access_log(settings.access_log)) is not None:
                 opened.callback(os.close, access_log_fd)
             read = certificates.Certificates(settings) if settings.pairs else None
             self._sockets = Sockets(settings, self._inherited)
             opened.callback(self._sockets.close)
-            lifeline_fd, self._lifeline_write_fd = os.pipe()
-            opened.callback(os.close, lifeline_fd)
-            opened.callback(os.close, self._lifeline_write_fd)
+            lifeline_fd, self._lifeline_write_fd = lifeline = os.pipe()
+            for fd in lifeline:
+                opened.callback(os.close, fd)
             forked.keep_from(self._fds_of_service, lifeline_fd)
             opened.callback(forked.keep_nothing)
             first = worker.Job(

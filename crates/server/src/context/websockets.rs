@@ -46,7 +46,7 @@ impl Default for Compression {
 
 impl Compression {
     /// Memory that a WebSocket may hold for it, in bytes.
-    pub(crate) fn bytes_max(self) -> u64 {
+    pub fn bytes_max(self) -> u64 {
         let bytes = match self {
             Compression::Off => 0,
             Compression::Messages { .. } => Inflater::BYTES,
