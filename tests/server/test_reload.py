@@ -297,7 +297,7 @@ def test_more_workers_than_there_are_descriptors_for_change_nothing(
     start: Start, tmp_path: Path
 ) -> None:
     write(tmp_path, "any")
-    binds = [argument for _ in range(28) for argument in ("--bind", "127.0.0.1:0")]
+    binds = [argument for _ in range(60) for argument in ("--bind", "127.0.0.1:0")]
     server = start("app:app", "--workers", "2", *binds, cwd=tmp_path)
     before = server.workers()
     limit = len(os.listdir(f"/proc/{server.pid}/fd")) + 4  # 9 more would be necessary

@@ -98,8 +98,6 @@ pub(crate) struct Link {
     pub(crate) id: ConnectionId,
     /// Those of requests of which proxies say nothing.
     pub(crate) circumstances: Circumstances,
-    /// Over TCP. On a UNIX socket the peer sees the reset of an unfinished response as an ordinary end, and any other one as a reset.
-    is_tcp: bool,
     /// The requests are those of a client whose address its proxy does not know: what they say of clients is not the proxy's word.
     pub(crate) is_of_unknown: bool,
     receiving: Receiving,
@@ -127,7 +125,6 @@ impl Link {
         Link {
             transport,
             id,
-            is_tcp: matches!(client, Peer::Internet(_)),
             circumstances: Circumstances::between(client, server),
             is_of_unknown: false,
             receiving: Receiving::Open,
@@ -286,7 +283,7 @@ impl Link {
 
     /// Whether the peer can detect a reset. On a UNIX socket it sees an ordinary end.
     pub(crate) fn can_reset(&self) -> bool {
-        self.is_tcp
+        self.transport.is_tcp
     }
 
     /// Whether the end of this process is to reset the connection, however it ends. On while an ordinary close would look like the end of a
@@ -343,7 +340,7 @@ impl Link {
     /// Ends the connection for a peer that may be sending a request. A UNIX socket reports a reset even to a peer that has received the end, so
     /// nothing may arrive after it.
     fn end_before_request(&self) {
-        match !self.is_tcp && self.transport.announce_end() {
+        match !self.transport.is_tcp && self.transport.announce_end() {
             true => self.transport.shutdown_both(),
             false => self.transport.shutdown_send(),
         }

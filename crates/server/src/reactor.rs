@@ -426,7 +426,8 @@ impl<A: App> Worker<A> {
             key: key as u32,
             generation: self.generation,
         };
-        let transport = Arc::new(Exit::new(transport, id));
+        let is_tcp = matches!(client, Peer::Internet(_));
+        let transport = Arc::new(Exit::new(transport, id, is_tcp));
         let exits = &mut self.context.responder.batch.exits;
         exits.open(id, Arc::clone(&transport));
         let server = self.context.addresses.shared(server);

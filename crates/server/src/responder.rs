@@ -452,7 +452,7 @@ mod tests {
         let transport = net::Transport::from_blocking(theirs.into()).unwrap();
         while matches!(transport.send(&[b'.'; 65536]), Sent::Bytes(65536)) {}
         while matches!(transport.send(b"."), Sent::Bytes(1)) {}
-        let exit = batch::Exit::new(transport, ConnectionId::default());
+        let exit = batch::Exit::new(transport, ConnectionId::default(), false);
         (ours, std::sync::Arc::new(exit))
     }
 

@@ -32,7 +32,7 @@ class Process:
     def __init__(self) -> None:
         self.pid = next(self.pids)
         self.report_fd = os.open(os.devnull, os.O_RDONLY)
-        self.born = 0.0
+        self.born = CLOCK.now
         self.report: dict[str, object] = {}
         self.is_ready = self.is_silent = False
         self.signals: list[signal.Signals] = []
@@ -244,7 +244,9 @@ def test_no_worker_of_the_new_code_starts_in_a_place_that_is_left_over(
     assert "signal SIGSEGV; another one starts only if the reload fails" in caplog.text
     fleet.pass_time(60)
     assert [each.number for each in fleet.of(State.STARTING)] == [1]
-    assert fleet.workers.next_due() is None
+    (starting,) = fleet.of(State.STARTING)
+    limit_s = starting.job.settings.upgrade_timeout_ms / 1000
+    assert fleet.workers.next_due() == starting.child.born + limit_s
     fleet.fail(0)
     fleet.pass_time(0)
     (again,) = fleet.of(State.STARTING)

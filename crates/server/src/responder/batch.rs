@@ -313,7 +313,7 @@ mod tests {
         let transport = Transport::from_blocking(theirs.into()).unwrap();
         batch
             .exits
-            .open(id(1), Arc::new(Exit::new(transport, id(1))));
+            .open(id(1), Arc::new(Exit::new(transport, id(1), false)));
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
         // An earlier connection in the same slot.
@@ -344,7 +344,7 @@ mod tests {
         let transport = Transport::from_blocking(theirs.into()).unwrap();
         batch
             .exits
-            .open(id(1), Arc::new(Exit::new(transport, id(1))));
+            .open(id(1), Arc::new(Exit::new(transport, id(1), false)));
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
         let mut out = Vec::new();
@@ -361,7 +361,7 @@ mod tests {
         let transport = Transport::from_blocking(theirs.into()).unwrap();
         batch
             .exits
-            .open(id(1), Arc::new(Exit::new(transport, id(1))));
+            .open(id(1), Arc::new(Exit::new(transport, id(1), false)));
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
         drop(ours);
@@ -380,7 +380,7 @@ mod tests {
     fn what_the_socket_does_not_take_keeps_its_place() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let transport = Transport::from_blocking(theirs.into()).unwrap();
-        let transport = Arc::new(Exit::new(transport, id(1)));
+        let transport = Arc::new(Exit::new(transport, id(1), false));
         while matches!(transport.send(&[b'.'; 65536]), Sent::Bytes(65536)) {}
         while matches!(transport.send(b"."), Sent::Bytes(1)) {}
         let mut batch = Batch::default();

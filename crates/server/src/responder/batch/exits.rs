@@ -12,14 +12,17 @@ pub(crate) struct Exit {
     transport: Transport,
     /// That of the connection, whose key another one may have later.
     generation: u32,
+    /// Over TCP. On a UNIX socket the peer sees the reset of an unfinished response as an ordinary end, and any other one as a reset.
+    pub(crate) is_tcp: bool,
 }
 
 impl Exit {
-    pub(crate) fn new(transport: Transport, id: ConnectionId) -> Exit {
+    pub(crate) fn new(transport: Transport, id: ConnectionId, is_tcp: bool) -> Exit {
         let generation = id.generation;
         Exit {
             transport,
             generation,
+            is_tcp,
         }
     }
 }
