@@ -207,9 +207,9 @@ class Workers:
         While a reload has not ended, those that it leaves over stay, because it may fail.
         """
         count = self._jobs.slots
-        now = time.monotonic()
-        self._slots += [Slot(number + 1, due=now) for number in range(self.count, count)]
+        self._slots += [Slot(n + 1, due=time.monotonic()) for n in range(self.count, count)]
         for slot in self._slots[count:]:
+            slot.hand_over(self._slots[:count])
             for each in (slot.current, slot.successor):
                 if each is not None:
                     self._drain(each)

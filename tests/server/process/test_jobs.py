@@ -154,7 +154,7 @@ def test_a_number_of_workers_that_is_not_possible_changes_nothing(
     ("error", "why"),
     [
         (MemoryError(), r"MemoryError\(\)"),
-        (OSError(24, "Too many open files"), "Too many open files"),
+        (OSError(24, "Too many open files"), r"Too many open files; raise the limit of open .*"),
         (OSError("of the core"), r"OSError\('of the core'\)"),
     ],
 )

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bolide import _core
@@ -348,7 +348,19 @@ EVENTS = st.one_of(
 )
 
 
+LEFT_OVER = [
+    ("reload", 2),
+    ("scale", 1),
+    ("scale", 1),
+    ("pass_time", 0.2),
+    ("boot", 3),
+    ("reload", 2),
+]
+"""The only new worker that serves is in a slot that the next reload does not need."""
+
+
 @settings(max_examples=400, deadline=None)
+@example(1, LEFT_OVER)
 @given(st.integers(1, 4), st.lists(EVENTS, max_size=40))
 def test_no_schedule_has_fewer_workers_serve_than_there_were_or_shall_be(
     count: int, events: list[tuple[str, int]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -156,6 +156,20 @@ class Slot:
         self.delay_s = RESTART_DELAY_S if is_first else min(self.delay_s * 2, longest_s)
         self.due = now + self.delay_s
         return self.delay_s
+
+    def hand_over(self, others: Iterable[Slot]) -> None:
+        """Give a worker that serves to one of these in which none does: this slot is left over.
+
+        Otherwise fewer would serve until that slot's next worker has started. One that starts there
+        is left over instead.
+        """
+        if self.current is None or self.current.state is not State.SERVING:
+            return
+        free = [it for it in others if it.current is None or it.current.state is State.STARTING]
+        if free:
+            other = min(free, key=lambda it: it.current is not None)
+            self.current.number = other.number
+            other.current, other.due, self.current = self.current, None, other.current
 
     def cannot_start(self, error: Exception) -> str:
         """Return why its worker cannot be started, with the remedy if a limit is the cause."""
