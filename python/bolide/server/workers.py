@@ -180,6 +180,7 @@ class Workers:
             self._replace_all()
         else:
             self._resize()
+            self._roll()
 
     def _replace_all(self) -> None:
         self._generation += 1

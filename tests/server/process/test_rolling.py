@@ -361,6 +361,7 @@ LEFT_OVER = [
 
 @settings(max_examples=400, deadline=None)
 @example(1, LEFT_OVER)
+@example(1, [("reload", 2), ("boot", 0), ("drained", 0), ("scale", -1)])
 @given(st.integers(1, 4), st.lists(EVENTS, max_size=40))
 def test_no_schedule_has_fewer_workers_serve_than_there_were_or_shall_be(
     count: int, events: list[tuple[str, int]]
