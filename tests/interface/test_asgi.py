@@ -67,6 +67,15 @@ def test_a_second_reply_to_the_startup_is_not_one_to_the_shutdown(
         asyncio.run(started_and_shut_down(AsgiApplication(app)))
 
 
+def test_one_that_does_not_look_at_what_it_is_called_for_is_served() -> None:
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await receive()
+
+    asyncio.run(started_and_shut_down(AsgiApplication(app)))
+
+
 def test_one_that_receives_again_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi, "LAST_WORDS_S", 60)
     ended = []

@@ -134,10 +134,15 @@ class AsgiApplication:
         return error
 
     async def _ask(self, kind: str) -> Message | None:
-        """Send an event; return its reply, or None if the application ended without one."""
+        """Send an event; return its reply, or None if the application ended without one.
+
+        Only a second reply to another event is passed over. An application that does not look at
+        what it is called for may send anything.
+        """
         self._to_app.put_nowait({"type": kind})
         while (reply := await self._from_app.get()) is not None:
-            if str(reply["type"]).startswith(kind):
+            name = str(reply["type"])
+            if name.startswith(kind) or not name.startswith("lifespan."):
                 break
         return reply
 
