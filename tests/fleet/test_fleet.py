@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.conftest import LOAD_S, Processes, counts, result
+from fleet.conftest import LOAD_S, LoadProcess, Processes, counts, result
 from support.server import Server, children
 from support.waiting import wait_until
 
@@ -127,15 +127,21 @@ def test_an_agent_that_is_killed_makes_the_result_invalid(
 ALL_LOST = "all agents were lost, so there is no result"
 
 
-def test_a_scheduler_that_is_killed_with_all_agents_is_one_line(
-    counting: Server, processes: Processes
-) -> None:
+def loading(counting: Server, processes: Processes) -> tuple[Server, str, Server, LoadProcess]:
+    """Start a scheduler, an agent and a load; return them, and the scheduler's address."""
     scheduling, scheduler = processes.scheduler()
     agent = processes.agent(scheduler, "a")
     run = processes.load(
         f"{counting.urls[0]}/page/a", "--fleet", scheduler, "-c", "4", "-d", "120s"
     )
     run.wait_line("requests/s, p50", LOAD_S)
+    return scheduling, scheduler, agent, run
+
+
+def test_a_scheduler_that_is_killed_with_all_agents_is_one_line(
+    counting: Server, processes: Processes
+) -> None:
+    scheduling, scheduler, agent, run = loading(counting, processes)
     for each in (scheduling, agent):
         each.process.kill()
     code, page, written = run.ended()
@@ -148,12 +154,7 @@ def test_a_scheduler_that_is_killed_with_all_agents_is_one_line(
 def test_without_the_scheduler_there_is_no_result_and_the_load_ends(
     counting: Server, processes: Processes
 ) -> None:
-    scheduling, scheduler = processes.scheduler()
-    agent = processes.agent(scheduler, "a")
-    run = processes.load(
-        f"{counting.urls[0]}/page/a", "--fleet", scheduler, "-c", "4", "-d", "120s"
-    )
-    run.wait_line("requests/s, p50", LOAD_S)
+    scheduling, scheduler, agent, run = loading(counting, processes)
     [generator] = children(agent.pid)
     scheduling.process.kill()
     code, page, written = run.ended()

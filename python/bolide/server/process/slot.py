@@ -174,8 +174,8 @@ class Slot:
     def cannot_start(self, error: Exception) -> str:
         """Return why its worker cannot be started, with the remedy if a limit is the cause."""
         why = getattr(error, "strerror", None) or repr(error)  # the core's have only a text
-        code = error.errno if isinstance(error, OSError) else 0
-        return f"worker {self.number} cannot start: {why}{REMEDIES.get(code or 0, '')}"
+        remedy = REMEDIES.get(getattr(error, "errno", 0), "")
+        return f"worker {self.number} cannot start: {why}{remedy}"
 
 
 def started(
