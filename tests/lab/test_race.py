@@ -18,7 +18,7 @@ from bolide.lab.plan import contestant, environments, open_loop
 from bolide.lab.plan.contestant import Setup
 from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.plan.schedule import Slot
-from bolide.lab.record import journal, schema
+from bolide.lab.record import journal, machine, schema
 from bolide.lab.record.schema import Machine, Study, Trial
 from bolide.lab.report.summary import gather
 from bolide.lab.tools import find
@@ -382,6 +382,33 @@ def test_an_open_loop_that_is_named_brings_its_closed_one(tmp_path: Path, silent
     race.run(plan, ["honest"], chosen, silent, among("honest"))
     names = [each.workload for each in trials_of(tmp_path)]
     assert names == ["short-bolide", "open-own50-bolide"]
+
+
+def test_processors_of_one_core_are_warned_of(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = msgspec.structs.replace(
+        machine.describe(), shared_cores=((CPU, CPU + 4), (CPU + 1, CPU + 5))
+    )
+    monkeypatch.setattr(machine, "describe", lambda: described)
+    monkeypatch.setattr(
+        trial, "run", lambda slot, given: trial.failed(slot, given, schema.Failure("none", ""))
+    )
+    race.run(
+        study(),
+        ["honest"],
+        options(tmp_path / "one", load_cpus=(CPU + 1,)),
+        silent,
+        among("honest"),
+    )
+    assert not any("same cores" in each for each in silent.notes)
+    beside = options(tmp_path / "two", load_cpus=(CPU + 4,))
+    monkeypatch.setattr("os.sched_setaffinity", lambda pid, cpus: None)
+    race.run(study(), ["honest"], beside, silent, among("honest"))
+    assert (
+        f"processors {CPU}, {CPU + 4} are threads of the same cores, on which server and load take"
+        " time from each other: choose processors of different cores (--cpus)"
+    ) in silent.notes
 
 
 def test_notes_are_shown_when_the_race_starts(tmp_path: Path, silent: Silent) -> None:

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from bolide.lab import race, until
+from bolide.lab.plan import open_loop
+from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record import schema
 from bolide.lab.record.schema import Trial
@@ -75,6 +77,36 @@ def test_what_will_not_become_narrow_is_named_and_not_waited_for() -> None:
 def test_no_race_goes_on_for_ever() -> None:
     found = until.need(result(one=[99.0, 101.0] * 27), 0.005)
     assert found.workloads == [] and len(found.hopeless) == 1
+
+
+def test_an_open_loop_takes_its_rates_from_all_rounds(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = [10 * rate for rate in (*SHAKY, *[103.0] * 40)]
+
+    def run(slot: Slot, conditions: trial.Conditions) -> Trial:
+        found = trial.failed(slot, conditions, schema.Failure("none", ""))
+        rate = slot.workload.rate_per_s or rates[slot.round - 1]
+        return msgspec.structs.replace(
+            found,
+            is_valid=True,
+            failure=None,
+            ok=100,
+            requests_per_s=rate,
+            verdict="server-bound",
+            offered_per_s=slot.workload.rate_per_s,
+        )
+
+    monkeypatch.setattr(trial, "run", run)
+    base = workload(name="short-bolide")
+    table = OpenLoop(of=base.name, shares=(0.5,), rounds=2, find="")
+    planned = study(base, *open_loop.workloads(table, base), rounds=6)
+    assert race.run(planned, ["honest"], options(tmp_path, until=0.02), silent, among("honest"))
+    found = trials_of(tmp_path)
+    closed = [each for each in found if each.workload == base.name]
+    assert len(closed) > 6
+    assert found[: len(closed)] == closed
+    assert {each.offered_per_s for each in found[len(closed) :]} == {515.0}
 
 
 @pytest.mark.parametrize(

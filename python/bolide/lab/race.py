@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +28,7 @@ from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import machine, redaction, resume, schema
 from bolide.lab.record.journal import Journal, read
 from bolide.lab.record.schema import Study, Trial, Workload
+from bolide.lab.repeats import Repeats
 from bolide.lab.report.summary import gather
 from bolide.lab.tools import find
 from bolide.lab.trial import network, trial, turns
@@ -39,7 +41,7 @@ COPY = "-again"
 WARM_UP_S = 0.5
 WARM_UP_QUICK_S = 0.2
 NOISY_SHARE_MAX = 0.2
-"""Share of all trials up to which noisy ones are repeated; above it, the machine is too busy."""
+"""Share of the trials up to which noisy ones are repeated; above it, the machine is too busy."""
 TURN_REPEATS_SHARE = 0.5
 """The same of turns, which are short."""
 
@@ -135,7 +137,8 @@ def run(
         for record in opening:
             if record not in earlier:
                 journal.write(record)
-        for note in (*options.notes, *_shared_processors(options)):
+        notes = (*_shared_processors(options), *_shared_cores(described))
+        for note in (*options.notes, *notes):
             display.note(note)
         planned = _sessions(study, ready, options.seed)
         order = [slot for session in planned for slot in session.slots]
@@ -143,13 +146,12 @@ def run(
         _announce(left, display, options.fleet)
         display.start(left, len(order) - len(left))
         with _off_server_cpus(options):
-            trials = [each for each in earlier if isinstance(each, Trial)]
             if study.turn_s:
                 is_whole = _turns(planned, done, conditions, journal, display)
+            elif options.until is None:
+                is_whole = _trials(left, conditions, journal, display)
             else:
-                is_whole = _trials(left, conditions, journal, display, trials)
-            if is_whole and options.until is not None:
-                is_whole = _more_rounds(study, ready, options, conditions, journal, display)
+                is_whole = _until(left, study, ready, options, conditions, journal, display)
         _warn_of_noise(options.out, display)
         return is_whole
 
@@ -171,7 +173,7 @@ def _turns(
 ) -> bool:
     """Run the sessions; return whether they were not ended early."""
     left = [[slot for slot in each.slots if _key(slot) not in done] for each in planned]
-    repeats = turns.Repeats(int(TURN_REPEATS_SHARE * sum(map(len, left))))
+    repeats = Repeats(TURN_REPEATS_SHARE, sum(map(len, left)))
 
     def keep(slot: Slot, found: Trial) -> None:
         display.running(slot)
@@ -180,9 +182,31 @@ def _turns(
     with _stoppable() as stopped:
         for session, slots_left in zip(planned, left, strict=True):
             if slots_left:
+                repeats.grant(len(slots_left))
                 rest = Session(session.name, slots_left)
                 turns.run(rest, conditions, repeats, keep, display.ended)
     return not stopped
+
+
+def _until(
+    left: Sequence[Slot],
+    study: Study,
+    ready: Sequence[Contestant],
+    options: Options,
+    conditions: trial.Conditions,
+    journal: Journal,
+    display: Display,
+) -> bool:
+    """Run the trials and more rounds, then the open loop, whose rates follow from all of them."""
+    closed = [each for each in left if not each.workload.maximum]
+    if not _trials(closed, conditions, journal, display):
+        return False
+    if not _more_rounds(study, ready, options, conditions, journal, display):
+        return False
+    rest = [each for each in left if each.workload.maximum]
+    if rest:
+        display.start(rest, 0)
+    return _trials(rest, conditions, journal, display)
 
 
 def _more_rounds(
@@ -196,7 +220,7 @@ def _more_rounds(
     """Run rounds until all intervals are narrow or will not be; return whether it was not ended."""
     number = study.rounds
     while True:
-        records = read(options.out)
+        records = journal.records()
         results = [each for each in gather(records).results if each.study.name == study.name]
         left = until.need(results[0], options.until or 0.0) if results else until.Need([], [])
         if not left.workloads:
@@ -209,7 +233,7 @@ def _more_rounds(
         order = [slot for slot in order if _key(slot) not in done]
         _announce(order, display, options.fleet)
         display.start(order, 0)
-        if not _trials(order, conditions, journal, display, []):
+        if not _trials(order, conditions, journal, display):
             return False
 
 
@@ -239,6 +263,25 @@ def _shared_processors(options: Options) -> list[str]:
     return [
         f"server and load share {which}: each takes time from the other, so no rate is the"
         " server's own (--cpus)"
+    ]
+
+
+def _shared_cores(described: schema.Machine) -> list[str]:
+    """Return a warning if processors of server and load are threads of one core."""
+    if described.fleet is not None and not described.fleet.is_local:
+        return []
+    server, load = ({*(each or ())} for each in (described.server_cpus, described.load_cpus))
+    found = []
+    for core in described.shared_cores or ():
+        if core_of_server := server.intersection(core):
+            beside = load.intersection(core) - core_of_server
+            found += sorted(core_of_server | beside) if beside else []
+    if not found:
+        return []
+    which = ", ".join(map(str, found))
+    return [
+        f"processors {which} are threads of the same cores, on which server and load take time"
+        " from each other: choose processors of different cores (--cpus)"
     ]
 
 
@@ -285,20 +328,22 @@ def _trials(
     conditions: trial.Conditions,
     journal: Journal,
     display: Display,
-    earlier: list[Trial],
 ) -> bool:
     """Run the trials. A disturbed one is repeated at once, under the conditions of its round.
 
-    `earlier` has the trials of this race so far, from which an open loop takes its rates.
+    An open loop takes its rates from the trials of this race so far.
     """
-    repeats_left = int(NOISY_SHARE_MAX * len(order))
+    repeats = Repeats(NOISY_SHARE_MAX, len(order))
+    earlier = [each for each in journal.records() if isinstance(each, Trial)]
     with _stoppable() as stopped:
-        for slot in order:
-            found = _attempt(slot, conditions, journal, display, earlier)
-            if found.is_disturbed and repeats_left > 0:
-                repeats_left -= 1
+        for _, slots_of_round in groupby(order, key=lambda slot: slot.round):
+            together = [*slots_of_round]
+            repeats.grant(len(together))
+            for slot in together:
                 found = _attempt(slot, conditions, journal, display, earlier)
-            display.ended(found)
+                if found.is_disturbed and repeats.take():
+                    found = _attempt(slot, conditions, journal, display, earlier)
+                display.ended(found)
     return not stopped
 
 

@@ -30,9 +30,10 @@ def order(seed: int, rounds: int = 4) -> list[tuple[int, str, str]]:
 
 def test_each_round_has_each_workload_with_each_contestant_once() -> None:
     found = order(1)
-    assert [each[:2] for each in found[::5]] == [
-        (number, name) for number in (1, 2, 3, 4) for name in ("one", "two")
-    ]
+    firsts = [each[:2] for each in found[::5]]
+    assert [number for number, _ in firsts] == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert sorted(firsts) == [(n, name) for n in (1, 2, 3, 4) for name in ("one", "two")]
+    assert all(len({each[:2] for each in found[at : at + 5]}) == 1 for at in range(0, 40, 5))
     assert set(Counter(found).values()) == {1}
     assert {name for *_, name in found} == set(NAMES)
     assert len(found) == 4 * 2 * 5
@@ -42,6 +43,12 @@ def test_contestants_are_shuffled_anew_each_time() -> None:
     found = order(1)
     orders = {tuple(name for *_, name in found[at : at + 5]) for at in range(0, len(found), 5)}
     assert len(orders) > 4
+
+
+def test_workloads_are_shuffled_in_each_round() -> None:
+    found = order(1, rounds=20)
+    orders = {tuple(name for _, name, _ in found[at : at + 10 : 5]) for at in range(0, 200, 10)}
+    assert orders == {("one", "two"), ("two", "one")}
 
 
 def test_a_workload_may_have_fewer_rounds() -> None:

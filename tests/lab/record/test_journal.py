@@ -74,6 +74,8 @@ def test_a_line_that_is_nested_too_deeply_is_named(line: bytes, tmp_path: Path) 
         ('"requests_per_s":112218.85', '"requests_per_s":-1'),
         ('"failed":0', '"failed":-1'),
         ('"is_valid":true,', '"is_valid":true,"bytes_per_s":-1,'),
+        ('"connections":100', '"connections":0'),
+        ('"pipeline_depth":24', '"pipeline_depth":0'),
     ],
 )
 def test_no_figure_is_negative_and_none_published_is_0(

@@ -65,6 +65,31 @@ def test_what_rose_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert second.busy_s - first.busy_s == pytest.approx(90 / machine.TICKS_PER_S)
 
 
+@pytest.mark.parametrize(
+    ("siblings", "expected"),
+    [
+        ([], None),
+        (["0", "1"], ()),
+        (["0,2", "1,3", "0,2", "1,3"], ((0, 2), (1, 3))),
+        (["0-3", "0-3", "0-3", "0-3"], ((0, 1, 2, 3),)),
+        (["0,8-9", "1"], ((0, 8, 9),)),
+    ],
+)
+def test_processors_of_one_core_are_known(
+    siblings: list[str],
+    expected: tuple[tuple[int, ...], ...] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number, text in enumerate(siblings):
+        folder = tmp_path / f"cpu{number}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{text}\n")
+    (tmp_path / "cpufreq").mkdir()
+    monkeypatch.setattr(machine, "CPUS", tmp_path)
+    assert machine.describe().shared_cores == expected
+
+
 IRQ_STAT = "cpu0 {busy} 0 0 100 0 3 {soft} 0 0 0\ncpu1 {busy} 0 0 100 0 0 7 0 0 0\n"
 
 

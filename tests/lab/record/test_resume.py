@@ -55,15 +55,17 @@ def test_a_race_that_goes_on_is_the_same_one(
     assert (tmp_path / "out" / journal.FILE_NAME).read_bytes() == before
 
 
-def test_a_race_that_goes_on_with_some_reports_nothing_twice(
-    tmp_path: Path, silent: Silent
-) -> None:
+def test_a_race_goes_on_with_all_and_reports_nothing_twice(tmp_path: Path, silent: Silent) -> None:
     known = among("honest") | {"other": renamed(liar("honest"), "other")}
     silent.at_end = lambda found: os.kill(os.getpid(), signal.SIGTERM)
     race.run(study(), ["honest", "other"], options(tmp_path), silent, known)
     [first] = trials_of(tmp_path)
     [left] = {"honest", "other"} - {first.contestant}
-    resumed = options(tmp_path, resumes=True, only=(left,))
+    some = options(tmp_path, resumes=True, only=(left,))
+    refusal = rf"\(with {first.contestant}, whose rounds would be from different times\)"
+    with pytest.raises(ConfigError, match=refusal):
+        race.run(study(), ["honest", "other"], some, silent, known)
+    resumed = options(tmp_path, resumes=True)
     race.run(study(), ["honest", "other"], resumed, silent, known)
     assert [each.contestant for each in trials_of(tmp_path)] == [first.contestant, left]
     kinds = [type(each).__name__ for each in journal.read(tmp_path / "out")]
@@ -188,6 +190,31 @@ def test_another_build_of_the_same_version_is_another_race(
     now = machine.describe()
     hashes = {"Bolide's core library": "a", "{apps}/x.py": "b"}
     records = [[msgspec.structs.replace(now, parts=parts), study()] for parts in (before, hashes)]
+    if not message:
+        check_same(tmp_path, *records, {})
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_same(tmp_path, *records, {})
+    assert str(caught.value) == f"{tmp_path} has another race ({message}); name another --out"
+
+
+@pytest.mark.parametrize(
+    ("sysctls", "limits", "message"),
+    [
+        ({"net.core.somaxconn": "4096"}, {"nofile_soft": 65_536}, ""),
+        ({}, {}, ""),
+        ({"net.core.somaxconn": "128"}, {}, "net.core.somaxconn 4096, now 128"),
+        ({}, {"nofile_soft": 1024}, "nofile_soft 65536, now 1024"),
+    ],
+)
+def test_other_settings_of_the_system_are_another_race(
+    sysctls: dict[str, str], limits: dict[str, int], message: str, tmp_path: Path
+) -> None:
+    known = {"net.core.somaxconn": "4096"}, {"nofile_soft": 65_536}
+    records = [
+        [msgspec.structs.replace(machine.describe(), sysctls=one, limits=two), study()]
+        for one, two in (known, (sysctls, limits))
+    ]
     if not message:
         check_same(tmp_path, *records, {})
         return

@@ -16,8 +16,10 @@ from bolide.lab.report.summary import Race, Result, gather
 from bolide.lab.report.terminal import of_document
 from lab import sample_race
 
-OF_TWO = "fast: 0.50× of two, 0.50× to 0.50× (one)"
-AT_TWO = "fast: 420 requests/s, 400 to 440 (two)"
+OF_TWO = "fast: 0.50× of two, range of 3 rounds 0.50× to 0.50× (one)"
+AT_ONE = "fast: 210 requests/s, range of 3 rounds 200 to 220 (one)"
+AT_TWO = "fast: 420 requests/s, range of 3 rounds 400 to 440 (two)"
+OF_SLOW = "fast: 2.10× of slow, range of 3 rounds 2.00× to 2.10× (one)"
 RATES = {"fast": [200.0, 210.0, 220.0], "slow": [100.0, 100.0, 105.0], "ceiling": [900.0] * 3}
 
 
@@ -36,11 +38,14 @@ def result(
     whose: tuple[str, ...] = ("fast",),
     rounds: int = 3,
     unchanged: tuple[int, ...] = (),
+    rates: list[float] | None = None,
 ) -> Result:
     """Return rounds of three servers; `changed` are fields of the trials of `whose`.
 
-    Those of the rounds `unchanged` are not.
+    Those of the rounds `unchanged` are not. `rates` are those of the server "fast".
     """
+    by_name = RATES if rates is None else {**RATES, "fast": rates}
+    rounds = rounds if rates is None else len(rates)
     workloads = [sample_race.workload(name, "bolide", 100) for name in ("one", "two")]
     plan = msgspec.structs.replace(sample_race.study("mine", "Mine", workloads), claims=found)
     [model, *_] = [each for each in sample_race.contestants() if each.role == "server"]
@@ -62,8 +67,8 @@ def result(
             verdict="server-bound",
         )
         for workload in workloads
-        for name, rates in RATES.items()
-        for number, rate in enumerate(rates[:rounds])
+        for name, values in by_name.items()
+        for number, rate in enumerate(values[:rounds])
     ]
     trials = [
         msgspec.structs.replace(each, **(changed or {}))
@@ -95,10 +100,10 @@ def claim(text: str = "it is fast", **more: Any) -> Claim:
 @pytest.mark.parametrize(
     ("bounds", "outcome", "evidence"),
     [
-        ({"at_least": 190.0}, "holds", "fast: 210 requests/s, 200 to 220 (one)"),
-        ({"at_least": 230.0}, "does not hold", "fast: 210 requests/s, 200 to 220 (one)"),
-        ({"at_least": 205.0}, "undecided", "fast: 210 requests/s, 200 to 220 (one)"),
-        ({"than": ["slow"], "at_least": 1.0}, "holds", "fast: 2.10× of slow, 2.00× to 2.10× (one)"),
+        ({"at_least": 190.0}, "holds", AT_ONE),
+        ({"at_least": 230.0}, "does not hold", AT_ONE),
+        ({"at_least": 205.0}, "undecided", AT_ONE),
+        ({"than": ["slow"], "at_least": 1.0}, "holds", OF_SLOW),
         ({"than": ["slow"], "at_most": 1.5}, "does not hold", None),
         ({"than": ["slow", "ceiling"], "at_least": 1.0}, "does not hold", None),
         ({"than": ["slow"], "at_least": 2.05}, "undecided", None),
@@ -120,7 +125,7 @@ def test_a_claim_is_judged_by_its_interval(
 def test_a_load_that_decides_otherwise_is_named() -> None:
     [found] = claims.verdicts(result(claim(workloads=["one", "two"], at_least=390.0)))
     assert found.outcome == "does not hold"
-    assert found.evidence == f"fast: 210 requests/s, 200 to 220 (one); it holds by {AT_TWO}"
+    assert found.evidence == f"{AT_ONE}; it holds by {AT_TWO}"
     [found] = claims.verdicts(result(claim(workloads=["one", "two"], at_least=190.0)))
     assert (found.outcome, "; it" in found.evidence) == ("holds", False)
 
@@ -195,8 +200,41 @@ def test_what_the_generator_limited_bounds_a_ratio_from_one_side(
     busy = {"verdict": "generator-bound"}
     [found] = claims.verdicts(result(claim(than=["slow"], **bounds), changed=busy, whose=limited))
     assert found.outcome == outcome
-    said = "fast: 2.10× of slow, 2.00× to 2.10× (one; the generator was the limit)"
-    assert found.evidence == said
+    assert found.evidence == f"{OF_SLOW[:-1]}; the generator was the limit)"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "limited", "outcome"),
+    [
+        # The rates of 200, 210 and 220 are those of the rounds 0, 1 and 2; the range has all.
+        (3, (2,), "undecided"),
+        (3, (0,), "undecided"),
+        (3, (), "holds"),
+    ],
+)
+def test_a_round_that_the_generator_limited_has_no_upper_end(
+    rounds: int, limited: tuple[int, ...], outcome: str
+) -> None:
+    unchanged = tuple(number for number in range(rounds) if number not in limited)
+    busy = {"verdict": "generator-bound"}
+    [found] = claims.verdicts(result(claim(at_most=250.0), changed=busy, unchanged=unchanged))
+    assert found.outcome == outcome
+    assert found.evidence.endswith("(one; the generator was the limit in some rounds)") == bool(
+        limited
+    )
+
+
+def test_few_rounds_that_the_generator_limited_are_within_an_interval() -> None:
+    """The interval of nine rounds leaves out the greatest, whatever it is."""
+    rates = [200.0 + number for number in range(9)]
+    for limited, outcome in ((1, "holds"), (2, "undecided")):
+        found = result(
+            claim(at_most=250.0),
+            rates=rates,
+            changed={"verdict": "generator-bound"},
+            unchanged=tuple(range(limited, 9)),
+        )
+        assert claims.verdicts(found)[0].outcome == outcome
 
 
 def test_a_server_that_serves_few_connections_refutes_its_rate() -> None:
@@ -271,10 +309,10 @@ def test_the_sentence_is_on_top_of_page_and_markdown_and_on_the_terminal() -> No
     said = "1 of the document's 2 claims holds here: A. 1 does not hold: B."
     text = markdown.render(race, {})
     assert text.index(said) < text.index("| ")
-    assert "- **A**: holds. fast: 210 requests/s, 200 to 220 (one)" in text
+    assert "- **A**: holds. fast: 210 requests/s, range of 3 rounds 200 to 220 (one)" in text
     page = render(race, b"")
     assert page.index(said.replace("'", "&#39;")) < page.index("<table")
-    assert "fast: 210 requests/s, 200 to 220 (one)" in page
+    assert "fast: 210 requests/s, range of 3 rounds 200 to 220 (one)" in page
     assert said in [str(each) for each in of_document(found)]
 
 

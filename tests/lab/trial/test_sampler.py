@@ -129,6 +129,18 @@ def test_the_time_of_the_block_counts(start: Start) -> None:
     assert use.processes == 1
 
 
+@pytest.mark.parametrize(("beside_s", "part"), [(0.0, 1.0), (0.3, 0.5), (0.9, 0.75)])
+def test_the_busiest_thread_has_its_part(beside_s: float, part: float, start: Start) -> None:
+    worker = start()
+    worker("beside", 0.2)
+    with ServerSampler(lambda: [worker.pid]) as watching:
+        worker("burn", 0.3)
+        worker("beside", beside_s)
+    use = watching.use()
+    assert use.cpu_share and use.thread_share
+    assert use.thread_share / use.cpu_share == pytest.approx(part, abs=0.1)
+
+
 SAMPLES = [(0.0, 0.0), (1.0, 0.1), (2.0, 1.1), (3.0, 2.1), (4.0, 2.2)]
 """A second of making connections, two of load, one of closing."""
 FAST = [(0.0, 0.0), (0.1, 0.0), (0.2, 0.1), (0.3, 0.2), (0.4, 0.25), (0.5, 0.26)]

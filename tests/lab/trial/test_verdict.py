@@ -64,6 +64,19 @@ def test_server_bound(share: float, cpus: int, verdict: str, sentence: str) -> N
     assert found == (verdict, [sentence, GENERATOR])
 
 
+@pytest.mark.parametrize(("share", "verdict"), [(0.9, "server-bound"), (0.89, "neither")])
+def test_a_server_with_one_thread_has_one_processor(share: float, verdict: str) -> None:
+    server = ServerUse(cpu_share=1.0, thread_share=share)
+    assert judge(seen(server=server, server_cpus=2)) == (
+        verdict,
+        [
+            "the server used 1.00 of 2 processors",
+            f"the server's busiest thread was busy {share:.0%}",
+            GENERATOR,
+        ],
+    )
+
+
 def test_a_server_that_stopped_before_the_end_has_no_figure() -> None:
     verdict, evidence = judge(seen(waiting_s=0.5))
     assert verdict == "errors"

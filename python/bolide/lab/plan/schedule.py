@@ -1,6 +1,7 @@
-"""The order of the trials: each round has every workload, each workload every contestant, shuffled.
+"""The order of the trials: each round has every workload, each workload every contestant.
 
-Without shuffling, a contestant would always run under the after-effects of the same other one.
+Both are shuffled. Otherwise a contestant would always run under the after-effects of the same other
+one, and the ratio of two workloads would have those of their order.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def slots(
     # An open loop needs the maxima of all rounds, so that its rates are the same in each.
     parts = ([w for w in workloads if not w.maximum], [w for w in workloads if w.maximum])
     for part, number in product(parts, tuple(rounds)):
-        for workload in part:
+        for workload in random.Random(f"{seed} {number}").sample(part, len(part)):  # noqa: S311
             if number > (workload.rounds or number):
                 continue
             field = [each for each in contestants if not reason_to_skip(each, workload)]

@@ -67,6 +67,10 @@ class Journal:
         except OSError as error:
             raise self._unwritable(error) from None
 
+    def records(self) -> list[Record]:
+        """Return all records in the file so far."""
+        return read(self._folder)
+
     def _unwritable(self, error: OSError) -> ConfigError:
         return ConfigError(f"cannot write {self._folder}: {error.strerror}")
 

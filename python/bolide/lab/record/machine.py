@@ -45,6 +45,7 @@ TASK_COLUMNS = (0, 1, 2)
 IRQ_COLUMNS = (5, 6)
 """The same: irq, softirq."""
 STEAL_COLUMN = 7
+CPUS = Path("/sys/devices/system/cpu")
 CONFIG = Path("/proc/config.gz")
 """The kernel's configuration; distributions have it in /boot."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -72,6 +73,7 @@ def describe() -> Machine:
         virtualisation=_virtualisation(),
         started_at=now(),
         bolide_version=_bolide_version(),
+        shared_cores=_shared_cores(),
     )
 
 
@@ -98,6 +100,25 @@ def _cpu_model() -> str | None:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine() or None
+
+
+def _shared_cores() -> tuple[tuple[int, ...], ...] | None:
+    """Return the processors of each core that has several; None if the kernel shows no cores."""
+    files = CPUS.glob("cpu[0-9]*/topology/thread_siblings_list")
+    lists = {text for each in files if (text := _read(str(each)).strip())}
+    if not lists:
+        return None
+    cores = (_processors_of(each) for each in lists)
+    return tuple(sorted(each for each in cores if len(each) > 1))
+
+
+def _processors_of(text: str) -> tuple[int, ...]:
+    """Read a list of the kernel: "0,4" or "0-3"."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return tuple(found)
 
 
 def _virtualisation() -> str | None:

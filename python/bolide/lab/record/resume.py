@@ -44,7 +44,7 @@ def check_same(
 
     Raises:
         ConfigError: the folder's race has another study, other contestants, other versions of
-            something, another machine, other processors or another order.
+            something, another machine, other processors, settings or limits, or another order.
     """
     [machine] = (each for each in now if isinstance(each, Machine))
     [study] = (each for each in now if isinstance(each, Study))
@@ -55,7 +55,7 @@ def check_same(
         elif isinstance(record, Machine):
             found = _other_part(record, machine)
         elif isinstance(record, Contestant):
-            found = _other_contestant(record, field.get(record.name, record))
+            found = _other_contestant(record, field.get(record.name))
         else:
             found = _other_tool(record, versions)
         if found:
@@ -83,7 +83,16 @@ def _other_part(before: Machine, now: Machine) -> str:
         return found
     pairs = ((label, getattr(before, name), getattr(now, name)) for name, label in MACHINE.items())
     found = next((changed(*each) for each in pairs if each[1] != each[2]), "")
-    return found or _other_hash(before.parts, now.parts)
+    return found or _other_setting(before, now) or _other_hash(before.parts, now.parts)
+
+
+def _other_setting(before: Machine, now: Machine) -> str:
+    """Return which setting of the kernel, or limit of the process, is another one now."""
+    for one, two in ((before.sysctls, now.sysctls), (before.limits, now.limits)):
+        for name in one.keys() & two.keys():
+            if one[name] != two[name]:
+                return changed(name, str(one[name]), str(two[name]))
+    return ""
 
 
 def _other_fleet(before: Fleet | None, now: Fleet | None) -> str:
@@ -114,7 +123,9 @@ def _other_hash(before: Mapping[str, str] | None, now: Mapping[str, str] | None)
     return next((f"{name} changed" for name in names if before.get(name) != now.get(name)), "")
 
 
-def _other_contestant(before: Contestant, now: Contestant) -> str:
+def _other_contestant(before: Contestant, now: Contestant | None) -> str:
+    if now is None:
+        return f"with {before.name}, whose rounds would be from different times"
     if before.state != now.state:  # in both cases, its rounds would be from different times
         return changed(f"{now.name} was", before.state, now.state)
     if before.version != now.version:

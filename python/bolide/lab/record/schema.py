@@ -22,6 +22,8 @@ NAME = r"^[\w.+{}-]+\Z"
 Name: TypeAlias = Annotated[str, Meta(pattern=NAME, max_length=100)]
 """Of a study, workload or contestant. Names become names of files, so there is no `/` in one."""
 Amount: TypeAlias = Annotated[int, Meta(ge=0)]
+Number: TypeAlias = Annotated[int, Meta(ge=1)]
+"""Figures are divided by it, so it is not 0."""
 Quantity: TypeAlias = Annotated[float, Meta(ge=0, le=1e15)]
 PublishedFigure: TypeAlias = Annotated[float, Meta(gt=0, le=1e15)]
 """Ratios to it are shown, so it is not 0."""
@@ -97,6 +99,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """Hashes of what all contestants share, by name; None if not recorded."""
     fleet: Fleet | None = None
     """None if the load is generated on the same machine."""
+    shared_cores: tuple[tuple[int, ...], ...] | None = None
+    """The processors of each core that has several (SMT); None if not known."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,9 +108,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Name
     tool: str
-    connections: int
-    pipeline_depth: int = 1
-    streams: int = 1
+    connections: Number
+    pipeline_depth: Number = 1
+    streams: Number = 1
     """Concurrent streams on each connection of HTTP/2."""
     is_persistent: bool = True
     http_version: HttpVersion = "1.1"
@@ -337,6 +341,8 @@ class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float | None = None
     cpu_share: float | None = None
     """Share of one processor: 2.0 means two whole processors."""
+    thread_share: float | None = None
+    """That of its busiest thread; None if not recorded."""
     rss_bytes_start: int | None = None
     """Resident memory before the load."""
     rss_bytes_process: int | None = None

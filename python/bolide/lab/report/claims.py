@@ -2,12 +2,12 @@
 
 A claim bounds a rate, a ratio of rates, or the share of failed requests. It holds if all of the
 interval is within the bounds, and does not if all of it is outside; otherwise it is undecided.
-Where the generator was the limit, the true rate may be any higher one: only one end is known.
+In a round that the generator limited, the true rate may be any higher one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import inf
@@ -17,7 +17,7 @@ from bolide.lab.record import service
 from bolide.lab.record.schema import Claim
 from bolide.lab.report import quantity
 from bolide.lab.report.summary import Figure, Result
-from bolide.lab.stats.interval import Interval, median_interval
+from bolide.lab.stats.interval import Interval, depth, median_interval
 
 Outcome: TypeAlias = Literal["holds", "does not hold", "undecided", "not judged"]
 PHRASES: dict[Outcome, tuple[str, str]] = {
@@ -29,7 +29,7 @@ PHRASES: dict[Outcome, tuple[str, str]] = {
 """What is said of one claim, and of several."""
 ROUNDS_MIN = 3
 """Fewest rounds that decide a claim: the range of two has the true median in every second race."""
-LIMITED = "generator-bound"
+BUSY = "; the machine was busy"
 BREAKDOWNS = ("died", "hang")
 """Classes of failures of a server under its load; without a load, there is nothing to judge."""
 
@@ -163,15 +163,24 @@ def _compared(claim: Claim, workload: str, figures: list[Figure], against: list[
     outcomes = [_outcome(claim, value) for value, _ in found]
     worst: tuple[Outcome, ...] = ("does not hold", "undecided", "holds")
     outcome = next(each for each in worst if each in outcomes)
-    limits = {each.verdict for each in (*figures, *against)} if claim.figure == "rate" else set()
-    doubt = ""
-    if "noisy" in limits:
-        outcome, doubt = "undecided", "; the machine was busy"
-    elif LIMITED in limits:
-        doubt = "; the generator was the limit"
+    doubt = _doubt((*figures, *against)) if claim.figure == "rate" else ""
+    if doubt == BUSY:
+        outcome = "undecided"
     said = ", ".join(text for _, text in found)
     verdict = _verdict(claim, outcome, f"{said} ({workload}{doubt})", workload)
     return _enough(verdict, min(value.count for value, _ in found))
+
+
+def _doubt(figures: Iterable[Figure]) -> str:
+    """Return what disturbed or limited the figures, for the end of the evidence; "" if nothing."""
+    figures = [*figures]
+    if any(each.verdict == "noisy" for each in figures):
+        return BUSY
+    limited = [each for each in figures if each.limited_rounds]
+    if not limited:
+        return ""
+    every = all(len(each.limited_rounds) == len(each.by_round) for each in limited)
+    return f"; the generator was the limit{'' if every else ' in some rounds'}"
 
 
 def _enough(found: Verdict, rounds: int) -> Verdict:
@@ -196,34 +205,38 @@ def _values(
         elif not against and figure.rate:
             rate = figure.rate
             text = f"{title}: {quantity.count(rate.middle)} requests/s{_ends(rate)}"
-            yield _known_ends(rate, figure), text
+            yield _known_ends(rate, figure.by_round, figure), text
         for other in [against[place]] if is_own else against:
-            if ratio := median_interval([*figure.ratios_to(other).values()]):
+            ratios = figure.ratios_to(other)
+            if ratio := median_interval([*ratios.values()]):
                 beside = other.workload.name if is_own else other.contestant.title
                 times = quantity.times(ratio.middle)
                 text = f"{title}: {times} of {beside}{_ends(ratio, is_ratio=True)}"
-                yield _known_ends(ratio, figure, other), text
+                yield _known_ends(ratio, ratios, figure, other), text
 
 
-def _known_ends(found: Interval, figure: Figure, other: Figure | None = None) -> Interval:
-    """Return a rate, or a ratio to another figure, without the ends that the generator cut off.
+def _known_ends(
+    found: Interval, values: Mapping[int, float], figure: Figure, other: Figure | None = None
+) -> Interval:
+    """Return the interval of a rate, or of a ratio to another figure, whose values are by round.
 
-    A server that it limited is at least as fast as measured, so a ratio to it is at most that.
+    In a round that the generator limited, a server is at least as fast as measured, so a ratio to
+    it is at most that. Ends that depend on such a round are infinite or 0.
     """
-    low = found.middle if found.low is None else found.low
-    high = found.middle if found.high is None else found.high
-    if figure.verdict == LIMITED:
-        high = inf
-    if other is not None and other.verdict == LIMITED:
-        low = 0.0
-    return replace(found, low=low, high=high)
+    other_limited = other.limited_rounds if other else set()
+    least = sorted(0.0 if number in other_limited else value for number, value in values.items())
+    limited = figure.limited_rounds
+    most = sorted(inf if number in limited else value for number, value in values.items())
+    rank = depth(len(values))
+    return replace(found, low=least[rank - 1], high=most[-rank])
 
 
 def _ends(found: Interval, *, is_ratio: bool = False) -> str:
+    """Return the ends of an interval, and what they are; "" without any."""
     if found.low is None or found.high is None:
         return ""
     form = quantity.times if is_ratio else quantity.count
-    return f", {form(found.low)} to {form(found.high)}"
+    return f", {found.label} {form(found.low)} to {form(found.high)}"
 
 
 def _outcome(claim: Claim, value: Interval) -> Outcome:

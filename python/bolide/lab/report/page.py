@@ -220,6 +220,7 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
         ("Processors", quantity.count(machine.cpus)),
         ("The servers' processors", _processors(machine.server_cpus)),
         ("The load's processors", _of_load(machine)),
+        *([("Processors of one core", _cores(machine))] if machine.shared_cores else []),
         ("Memory", quantity.size(machine.memory_bytes)),
         *([("System", machine.distribution)] if machine.distribution else []),
         ("Kernel", machine.kernel or "unknown"),
@@ -228,6 +229,12 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
         ("Bolide", _build_of(machine)),
         ("Last started", machine.started_at),
     ]
+
+
+def _cores(machine: Machine) -> str:
+    """Return which processors are threads of one core."""
+    cores = machine.shared_cores or ()
+    return "; ".join(", ".join(map(str, each)) for each in cores)
 
 
 def _build_of(machine: Machine) -> str:

@@ -16,10 +16,12 @@ import msgspec
 from bolide.lab.record import service
 from bolide.lab.record.schema import (
     Contestant,
+    GeneratorUse,
     Machine,
     Published,
     Record,
     Served,
+    ServerUse,
     Study,
     Trial,
     Workload,
@@ -69,6 +71,15 @@ class Figure:
     def rounds(self) -> int:
         """Number of rounds that were run."""
         return len({start_of(each.round, self.turns) for each in self.trials})
+
+    @cached_property
+    def limited_rounds(self) -> set[int]:
+        """The rounds in which the generator was the limit, of a turn at least."""
+        return {
+            start_of(each.round, self.turns)
+            for each in self.valid
+            if each.verdict == "generator-bound"
+        }
 
     def ratios_to(self, other: Figure) -> dict[int, float]:
         """Return the ratios to another figure by round: the medians of those of the same turns."""
@@ -185,7 +196,20 @@ class Figure:
     @cached_property
     def switches_per_request(self) -> float | None:
         """Context switches of the server's process tree per correct response."""
-        return _median(_by(each.server.context_switches, each.ok) for each in self.valid)
+        return _median(self._switches_of(each.server, each) for each in self.valid)
+
+    def _switches_of(self, use: ServerUse | GeneratorUse, found: Trial) -> float | None:
+        """Return the context switches while responses were counted, per correct response.
+
+        As with the processor time, a load that is not a number of requests begins before that.
+        """
+        counted = use.context_switches
+        if counted is None or not found.ok:
+            return None
+        share = use.cpu_share if isinstance(use, ServerUse) else use.processors
+        if self.workload.requests_total is None and share and found.seconds and use.cpu_s:
+            counted = counted * min(1.0, share * found.seconds / use.cpu_s)
+        return counted / found.ok
 
     @cached_property
     def generator_cpu(self) -> float | None:
@@ -201,7 +225,7 @@ class Figure:
     @cached_property
     def generator_switches_per_request(self) -> float | None:
         """Context switches of the generator per correct response."""
-        return _median(_by(each.generator.context_switches, each.ok) for each in self.valid)
+        return _median(self._switches_of(each.generator, each) for each in self.valid)
 
     @cached_property
     def overflows(self) -> int:
@@ -300,10 +324,6 @@ def _is_served(found: Trial) -> bool:
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-def _by(count: int | None, requests: int | None) -> float | None:
-    return count / requests if count is not None and requests else None
 
 
 def tool_title(name: str) -> str:

@@ -2,9 +2,10 @@
 
 It runs on the same machine as what it measures, so it reads as little of /proc as possible. Each
 sample has processor times and resident memory. New processes and the proportional share of memory
-(PSS), for which the kernel visits all pages, are read once a second. Context switches, which need a
-file for each thread, are read at the start and the end. A process that ends between two samples
-counts with its last values, or with the processor time of its parent's children if that is more.
+(PSS), for which the kernel visits all pages, are read once a second. Context switches and times of
+threads, which need a file for each thread, are read at the start and the end. A process that ends
+between two samples counts with its last values, or with the processor time of its parent's children
+if that is more.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class ServerSampler:
         """Processor time of children that a process has waited for."""
         self._switches_first: dict[int, int] = {}
         self._switches_last: dict[int, int] = {}
+        self._threads_first_s: dict[int, float] = {}
+        self._threads_last_s: dict[int, float] = {}
         self._rss_bytes_start: int | None = None
         self._rss_bytes_process: int | None = None
         self._rss_bytes_max = 0
@@ -71,7 +74,7 @@ class ServerSampler:
         self._add_new()
         self._read()
         self._read_memory()
-        self._read_switches()
+        self._read_threads()
 
     def use(self, seconds: float | None = None) -> ServerUse:
         """Return what was used during the block.
@@ -85,6 +88,7 @@ class ServerSampler:
         return ServerUse(
             cpu_s=round(self._used_s(), 3),
             cpu_share=None if share is None else round(share, 4),
+            thread_share=None if share is None else round(share * self._part_of_busiest(), 4),
             rss_bytes_start=self._rss_bytes_start,
             rss_bytes_process=self._rss_bytes_process,
             rss_bytes_max=self._rss_bytes_max,
@@ -113,6 +117,7 @@ class ServerSampler:
                     times = self._watched[pid].read()
                     self._cpu_first_s[pid], self._children_first_s[pid], _ = times
                     self._switches_first[pid] = _switches(pid)
+                    self._threads_first_s.update(_thread_times_s(pid))
 
     def _read(self) -> None:
         """Read all processes; those that have ended are dropped, their time still counts."""
@@ -151,10 +156,20 @@ class ServerSampler:
             return
         self._pss_bytes_max = max(self._pss_bytes_max or 0, pss_bytes)
 
-    def _read_switches(self) -> None:
+    def _read_threads(self) -> None:
         for pid in self._watched:
             with suppress(OSError):
                 self._switches_last[pid] = _switches(pid)
+                self._threads_last_s.update(_thread_times_s(pid))
+
+    def _part_of_busiest(self) -> float:
+        """Return which part of all processor time is that of the busiest thread."""
+        used_s = self._used_s()
+        if not used_s:
+            return 0.0
+        first_s = self._threads_first_s
+        each_s = (last - first_s.get(thread, 0.0) for thread, last in self._threads_last_s.items())
+        return min(1.0, max(each_s, default=0.0) / used_s)
 
 
 class ThreadSampler:
@@ -291,6 +306,19 @@ def _switches(pid: int) -> int:
         for thread in os.listdir(f"/proc/{pid}/task")
         for count in _SWITCHES.findall(Path(f"/proc/{pid}/task/{thread}/status").read_bytes())
     )
+
+
+def _thread_times_s(pid: int) -> dict[int, float]:
+    """Return the processor seconds of each thread of a process.
+
+    Raises:
+        OSError: it has ended.
+    """
+    found = {}
+    for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+        with suppress(OSError):  # this thread has ended
+            found[thread], *_ = _Stat(f"/proc/{pid}/task/{thread}").read()
+    return found
 
 
 def _increase(

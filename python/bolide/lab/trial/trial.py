@@ -529,13 +529,19 @@ def _server(use: ServerUse, reading: Reading, load: Load, cpus: int) -> ServerUs
     be more than there is: only samples show that the server used other processors.
     """
     if load.requests_total is not None and use.cpu_s is not None and reading.seconds:
-        share = max(use.cpu_share or 0.0, min(use.cpu_s / reading.seconds, cpus))
-        return msgspec.structs.replace(use, cpu_share=round(share, 4))
+        return _with_share(use, max(use.cpu_share or 0.0, min(use.cpu_s / reading.seconds, cpus)))
     if not load.warm_up_s or not reading.run_bytes or use.cpu_s is None:
         return use
     share = use.cpu_s / reading.run_bytes * (reading.bytes_per_s or 0.0)
-    share = min(share, max(cpus, use.cpu_share or 0.0))
-    return msgspec.structs.replace(use, cpu_share=round(share, 4))
+    return _with_share(use, min(share, max(cpus, use.cpu_share or 0.0)))
+
+
+def _with_share(use: ServerUse, share: float) -> ServerUse:
+    """Return the same with another share of a processor, of which a thread has the same part."""
+    part = (use.thread_share or 0.0) / use.cpu_share if use.cpu_share else 0.0
+    return msgspec.structs.replace(
+        use, cpu_share=round(share, 4), thread_share=round(part * share, 4)
+    )
 
 
 def _generator(threads: ThreadSampler, reading: Reading) -> GeneratorUse:

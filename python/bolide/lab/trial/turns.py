@@ -14,6 +14,7 @@ from typing import TypeAlias
 from bolide.lab.plan.schedule import Session, Slot
 from bolide.lab.record.redaction import redacted
 from bolide.lab.record.schema import Trial
+from bolide.lab.repeats import Repeats
 from bolide.lab.tools.fleet import InvalidLoadError
 from bolide.lab.trial.trial import PROBLEMS, Conditions, Run
 
@@ -24,18 +25,6 @@ REPEATS_MAX = 2
 
 Runs: TypeAlias = dict[tuple[str, str], Run | Exception]
 """What runs, or why it does not, by workload and contestant."""
-
-
-class Repeats:
-    """How many disturbed turns of a race may still be repeated."""
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def take(self) -> bool:
-        """Return whether one more is allowed."""
-        self._left -= 1
-        return self._left >= 0
 
 
 def run(

@@ -86,10 +86,18 @@ def judge(seen: Observation) -> tuple[Verdict, list[str]]:
         return "noisy", evidence
     if _is_generator_bound(seen):
         return "generator-bound", evidence
-    server = (seen.server.cpu_share or 0) + (seen.kernel.server_irq_share or 0)
-    if server >= SERVER_SHARE_MIN * seen.server_cpus:
-        return "server-bound", evidence
-    return "neither", evidence
+    return "server-bound" if _is_server_bound(seen) else "neither", evidence
+
+
+def _is_server_bound(seen: Observation) -> bool:
+    """Whether the server, or one thread of it, had no processor time left.
+
+    A server with one thread cannot use a second processor.
+    """
+    if (seen.server.thread_share or 0) >= SERVER_SHARE_MIN:
+        return True
+    used = (seen.server.cpu_share or 0) + (seen.kernel.server_irq_share or 0)
+    return used >= SERVER_SHARE_MIN * seen.server_cpus
 
 
 def _is_generator_bound(seen: Observation) -> bool:
@@ -111,6 +119,8 @@ def _limits(seen: Observation) -> list[str]:
         found.append(
             f"the server used {seen.server.cpu_share:.2f} of {_processors(seen.server_cpus)}"
         )
+    if seen.server_cpus > 1 and seen.server.thread_share is not None:
+        found.append(f"the server's busiest thread was busy {seen.server.thread_share:.0%}")
     if seen.generator.cpu_share is not None:
         found.append(f"the generator's busiest thread was busy {seen.generator.cpu_share:.0%}")
     used = seen.generator.processors
