@@ -195,12 +195,13 @@ def test_each_block_of_a_wsgi_application_arrives_before_it_goes_on(
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize(("what", "content"), [("lengthy", b"onetwo"), ("empty", b"")])
 def test_a_response_arrives_before_a_wsgi_application_has_closed_it(
-    serving: Serving, way: str, path: Path, let_go: LetGo, threads: str
+    serving: Serving, way: str, path: Path, let_go: LetGo, what: str, content: bytes, threads: str
 ) -> None:
     server = serving("computing/wsgi.py", "--threads", threads)
-    with ask(server, f"/?closes-lengthy,{way},{path}") as client:
-        assert client.read().content == b"onetwo"
+    with ask(server, f"/?closes-{what},{way},{path}") as client:
+        assert client.read().content == content
         let_go()
         assert client.get("/").content == b"quick"
 

@@ -178,3 +178,14 @@ def test_a_shutdown_that_fails_does_not_keep_the_others(start: Start) -> None:
     assert server.wait() == 0
     assert "the shutdown of what is mounted at /api/v2 failed: on request" in server.errors
     assert "native shutdown" in server.errors
+
+
+def test_views_that_hang_do_not_take_the_time_of_the_native_shutdown(start: Start) -> None:
+    server = start(APP, "--threads", "2", "--graceful-timeout-ms", "2000")
+    with server.connect() as one, server.connect() as two, server.connect() as client:
+        one.send(head("GET", "/old/held"))
+        two.send(head("GET", "/caf%C3%A9/held"))
+        wait_until(lambda: client.get("/seen").json().get("held") == 2)
+        server.signal(signal.SIGTERM)
+        server.wait()
+    assert "native shutdown" in server.errors

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from support.h2 import Client
 from support.server import Start
 
 pytestmark = pytest.mark.slow
@@ -39,10 +40,25 @@ def test_what_a_view_does_after_its_response_or_for_a_client_that_has_left_is_fi
     assert "the work is done\n" in server.errors
 
 
-def test_a_response_is_complete_before_its_iterable_is_closed(start: Start) -> None:
-    server = start("wsgi/after.py", "--threads", "2")
-    with server.connect() as client, server.connect() as other:
-        reply = client.get("/close")
-        assert (reply.get("transfer-encoding"), reply.content) == ("chunked", b"first, last")
-        assert other.get("/release").content == b"done"
-        server.wait_line(r"GET /close: close\(\) of what the application returned raised")
+CLOSED = {"close": b"first, last", "close-two": b"first, last", "close-one": b"first"}
+CLOSED |= {"close-nothing": b""}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("is_h2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
+def test_a_response_is_complete_before_its_iterable_is_closed(
+    start: Start, name: str, *, is_h2: bool
+) -> None:
+    """Neither its client waits, nor the next request of the same connection."""
+    server = start("wsgi/after.py", "--threads", "2", "--h2c")
+    with server.connect() as client:
+        if is_h2:
+            with Client(client) as streams:
+                assert streams.request(1, f"/{name}").content == CLOSED[name]
+                assert streams.request(3, "/release").content == b"done"
+        else:
+            reply = client.get(f"/{name}")
+            assert reply.content == CLOSED[name]
+            assert (reply.get("transfer-encoding") == "chunked") == (name == "close")
+            assert client.get("/release").content == b"done"
+    server.wait_line(rf"GET /{name}: close\(\) of what the application returned raised")

@@ -16,7 +16,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
             keep(way, path)
         return [what.encode()]
     if what.startswith("closes"):
-        return Closing(way, path)
+        return Closing(way, path, [] if what.endswith("empty") else [b"onetwo"])
     if what.startswith("blocks"):
         return blocks(way, path)
     for block in (b"one", b"two"):
@@ -32,12 +32,12 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 class Closing:
     """An iterable that works when it is closed."""
 
-    def __init__(self, way: str, path: str) -> None:
-        self.way, self.path = way, path
+    def __init__(self, way: str, path: str, content: list[bytes]) -> None:
+        self.way, self.path, self.content = way, path, content
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield all of the content."""
-        yield b"onetwo"
+        yield from self.content
 
     def close(self) -> None:
         """Keep the thread."""

@@ -1,11 +1,12 @@
 //! The extensions: early hints, files and a trailer section (asgiref, "Extensions").
 
 use std::fs::{File, Metadata};
+use std::io::{Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyInt};
 use server::{Command, FilePart};
 
 use super::call::{AsgiCall, Progress};
@@ -190,24 +191,37 @@ fn whole(path: &Path) -> PyResult<FilePart> {
     })
 }
 
-/// The part of a file that a message specifies. The descriptor is duplicated: the application may close its own.
+/// The part of a file that a message specifies: an open file, or its descriptor. That is duplicated: the application may close its own.
+///
+/// Without an offset, the part begins where the file is, which is after it then, as sendfile(2) does it.
 fn part_of(message: &Bound<'_, PyDict>) -> PyResult<FilePart> {
     let object = required(message, "file")?;
-    let fd: i32 = object.call_method0("fileno")?.extract()?;
+    let is_number = object.is_instance_of::<PyInt>();
+    let fd: i32 = match is_number {
+        true => object.extract()?,
+        false => object.call_method0("fileno")?.extract()?,
+    };
     if fd < 0 {
         return Err(PyValueError::new_err("send(): the file is closed"));
     }
-    let file = File::from(ffi::borrow_fd(fd).try_clone_to_owned()?);
-    let offset = match message.get_item("offset")? {
-        Some(offset) if !offset.is_none() => offset,
-        _ => object.call_method0("tell")?,
+    let mut file = File::from(ffi::borrow_fd(fd).try_clone_to_owned()?);
+    let metadata = file.metadata()?;
+    let given = message.get_item("offset")?.filter(|it| !it.is_none());
+    let offset: u64 = match &given {
+        Some(offset) => offset.extract()?,
+        None if is_number => file.stream_position()?,
+        None => object.call_method0("tell")?.extract()?,
     };
-    let offset: u64 = offset.extract()?;
-    let rest = regular(&file.metadata()?, &object.to_string())?.saturating_sub(offset);
+    let rest = regular(&metadata, &object.to_string())?.saturating_sub(offset);
     let length = match message.get_item("count")? {
         Some(count) if !count.is_none() => rest.min(count.extract()?),
         _ => rest,
     };
+    if given.is_none() && is_number {
+        file.seek(SeekFrom::Start(offset + length))?;
+    } else if given.is_none() {
+        object.call_method1("seek", (offset + length,))?;
+    }
     Ok(FilePart {
         file: file.into(),
         offset,

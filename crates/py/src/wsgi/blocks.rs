@@ -16,6 +16,8 @@ pub(super) enum Returned<'py> {
     Whole(Content<'py>),
     /// Its first block, which is not empty; more may follow.
     Blocks(Bound<'py, PyBytes>, Blocks<'py>),
+    /// No block at all.
+    Nothing(Blocks<'py>),
     /// What is left of a plain file.
     File(Box<Remains>),
 }
@@ -36,6 +38,11 @@ impl Content<'_> {
 }
 
 impl<'py> Returned<'py> {
+    /// No content.
+    pub(super) fn empty() -> Returned<'py> {
+        Returned::Whole(Content::Joined(Vec::new()))
+    }
+
     /// Reads what the application returned. Lists and tuples never have to be waited for or closed. Of any other iterable the first block
     /// is read.
     ///
@@ -66,12 +73,12 @@ impl<'py> Returned<'py> {
                 return Ok(Returned::File(Box::new(remains)));
             }
         }
-        let blocks = Blocks::of(returned, title)?;
+        let mut blocks = Blocks::of(returned, title)?;
         match blocks.next() {
             Ok(Some(first)) => Ok(Returned::Blocks(first, blocks)),
             Ok(None) => {
-                blocks.close(title);
-                Ok(Returned::Whole(Content::Joined(Vec::new())))
+                blocks.is_over = true;
+                Ok(Returned::Nothing(blocks))
             }
             Err(error) => {
                 blocks.close(title);
@@ -102,6 +109,8 @@ fn block(item: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
 pub(super) struct Blocks<'py> {
     /// It is our file wrapper, of which an application may send a part by its Content-Length.
     pub(super) is_file: bool,
+    /// It has no more blocks.
+    is_over: bool,
     iterable: Bound<'py, PyAny>,
     iterator: Bound<'py, PyIterator>,
 }
@@ -111,6 +120,7 @@ impl<'py> Blocks<'py> {
         match iterable.try_iter() {
             Ok(iterator) => Ok(Blocks {
                 is_file: iterable.is_exact_instance_of::<FileWrapper>(),
+                is_over: false,
                 iterable,
                 iterator,
             }),
@@ -125,6 +135,7 @@ impl<'py> Blocks<'py> {
     pub(super) fn bind(py: Python<'py>, kept: &KeptBlocks) -> Blocks<'py> {
         Blocks {
             is_file: kept.is_file,
+            is_over: kept.is_over,
             iterable: kept.iterable.bind(py).clone(),
             iterator: kept.iterator.bind(py).clone(),
         }
@@ -134,6 +145,7 @@ impl<'py> Blocks<'py> {
     pub(super) fn keep(self) -> KeptBlocks {
         KeptBlocks {
             is_file: self.is_file,
+            is_over: self.is_over,
             iterable: self.iterable.unbind(),
             iterator: self.iterator.unbind(),
         }
@@ -153,6 +165,18 @@ impl<'py> Blocks<'py> {
         Ok(None)
     }
 
+    /// What follows content that is complete by its length: nothing, usually, but a generator may have work to do after its last block. Of a
+    /// file, nothing more is read.
+    ///
+    /// # Errors
+    /// As [`Blocks::next`].
+    pub(super) fn rest(&self) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        match self.is_file || self.is_over {
+            true => Ok(None),
+            false => self.next(),
+        }
+    }
+
     /// Closes the iterable that the application returned: calls its own `close`, not its iterator's. `title` names the request, for the log.
     pub(super) fn close(self, title: impl Fn() -> String) {
         close(&self.iterable, title);
@@ -162,6 +186,7 @@ impl<'py> Blocks<'py> {
 /// [`Blocks`] that are resumed later.
 pub(super) struct KeptBlocks {
     pub(super) is_file: bool,
+    is_over: bool,
     iterable: Py<PyAny>,
     iterator: Py<PyIterator>,
 }

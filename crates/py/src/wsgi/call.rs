@@ -99,6 +99,13 @@ impl State {
             && self.head.length == Some(block.len() as u64)
     }
 
+    /// Whether a response without any block is complete.
+    pub(super) fn is_complete_without_content(&self) -> bool {
+        self.progress == Progress::Started
+            && self.written.is_empty()
+            && (self.has_no_content() || self.head.length.is_none_or(|length| length == 0))
+    }
+
     /// Writes a block after the previous ones, the first one with the head, and sends it. Returns false if it has to be kept.
     fn write_now(&mut self, responder: &mut Responder, block: &[u8]) -> bool {
         let may_begin = responder.can_send_now() && self.written.is_empty();

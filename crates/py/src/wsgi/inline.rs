@@ -198,6 +198,18 @@ impl Inline {
                 let written = self.whole(py, call, first.as_bytes(), responder);
                 written.map(|_| Outcome::RespondedEarly)
             }
+            Returned::Nothing(blocks)
+                if responder.can_send_now()
+                    && call.with(py, |state| state.is_complete_without_content())? =>
+            {
+                self.unclosed.keep(request.head, blocks);
+                let written = self.whole(py, call, b"", responder);
+                written.map(|_| Outcome::RespondedEarly)
+            }
+            Returned::Nothing(blocks) => {
+                blocks.close(|| log::title(request.head));
+                self.write(py, runner, request, call, Returned::empty(), responder)
+            }
             Returned::Blocks(first, blocks) => {
                 match begin_stream(py, call, first.as_bytes(), responder) {
                     Ok(Some((first, owed))) => {
@@ -230,6 +242,10 @@ impl Inline {
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
         match returned {
+            Returned::Nothing(blocks) => {
+                blocks.close(|| log::title(request.head));
+                self.write_rest(py, runner, request, call, Returned::empty(), responder)
+            }
             Returned::Whole(content) => {
                 let push = |state: &mut State| state.push(responder, content.as_bytes());
                 call.with(py, push)?;

@@ -158,6 +158,11 @@ impl Lane {
         self.outbox.post(id, command);
     }
 
+    /// Makes sure that what was posted is sent now.
+    pub(super) fn notify(&self) {
+        self.outbox.notify();
+    }
+
     /// Sends the head of a response whose content, if it has any, follows.
     pub(super) fn begin_response(&self, id: ExchangeId, response: Response, has_content: bool) {
         self.state().is_discarding = !has_content;

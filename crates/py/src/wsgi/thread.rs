@@ -167,18 +167,16 @@ impl Thread {
                     Ok(Whole::Complete)
                 }
                 Returned::Blocks(first, blocks) => {
-                    let sent = send_blocks(py, call, first.as_bytes(), &blocks);
+                    let sent = self.post_blocks(py, call, job.id, first.as_bytes(), &blocks);
                     unclosed = Some(blocks);
-                    sent.map(|()| Whole::No)
+                    sent
+                }
+                Returned::Nothing(blocks) => {
+                    unclosed = Some(blocks);
+                    self.post_whole(py, call, job.id, b"")
                 }
             });
-        // The client has all of a content of known length. A chunked one needs its end, which does not wait for the application.
-        let has_length = call.with(py, |state| state.head.length.is_some());
-        if matches!((&posted, has_length), (Ok(_), Ok(true)))
-            && let Some(blocks) = unclosed.take()
-        {
-            blocks.close(|| log::title(head));
-        }
+        let is_complete = matches!(posted, Ok(Whole::Complete));
         let ended = call.end(py);
         self.lender.give_back(py, lent);
         let ended = ended.and_then(|ending| self.end(py, job.id, head, posted, ending));
@@ -186,9 +184,27 @@ impl Thread {
             if ended.is_err() {
                 self.lane.post(job.id, Command::Fail);
             }
-            blocks.close(|| log::title(head));
+            // The client does not wait for what the application does now.
+            self.lane.notify();
+            end_blocks(py, blocks, is_complete, head);
         }
         ended
+    }
+
+    /// Posts a response block by block, or as a whole if the first one is all of its announced length.
+    fn post_blocks(
+        &self,
+        py: Python<'_>,
+        call: &WsgiCall,
+        id: ExchangeId,
+        first: &[u8],
+        blocks: &Blocks<'_>,
+    ) -> PyResult<Whole> {
+        if call.with(py, |state| state.is_all(first))? {
+            return self.post_whole(py, call, id, first);
+        }
+        send_blocks(py, call, first, blocks)?;
+        Ok(Whole::No)
     }
 
     /// Posts the end of a response, unless it is complete.
@@ -280,6 +296,21 @@ fn send_blocks(py: Python<'_>, call: &WsgiCall, first: &[u8], blocks: &Blocks<'_
         }
     }
     Ok(())
+}
+
+/// Closes an iterable after its response. If that was complete with its first block, the application has not been asked for its end yet.
+fn end_blocks(py: Python<'_>, blocks: Blocks<'_>, is_complete: bool, head: Head<'_>) {
+    let title = || log::title(head);
+    let rest = match is_complete {
+        true => blocks.rest(),
+        false => Ok(None),
+    };
+    match rest {
+        Ok(None) => {}
+        Ok(Some(_)) => log::wrong_length(py, &title(), false),
+        Err(error) => log::raised(py, &title(), &error),
+    }
+    blocks.close(title);
 }
 
 /// Logs what the reactor reports, until the pool is closed.

@@ -58,13 +58,7 @@ impl Unclosed {
 
     fn end_now(&self, py: Python<'_>, kept: &KeptBlocks, runner: &mut Runner) {
         let blocks = Blocks::bind(py, kept);
-        // Of a file, nothing after the announced length is read.
-        let rest = if kept.is_file {
-            Ok(None)
-        } else {
-            blocks.next()
-        };
-        match rest {
+        match blocks.rest() {
             Ok(None) => {}
             Ok(Some(_)) => log::wrong_length(py, &self.title(), false),
             Err(error) if ends_process(py, &error) => runner.keep_fatal(py, error),
