@@ -145,6 +145,12 @@ def test_31_parts_of_a_file_keep_their_order(client: Connection, step: str) -> N
     assert client.get("/path").content == CONTENT
 
 
+@pytest.mark.parametrize("given", ["file", "descriptor"])
+def test_31_a_part_without_an_offset_follows_the_one_before(client: Connection, given: str) -> None:
+    reply = client.get(f"/copied_in_turn/{given}")
+    assert reply.content == CONTENT[1000:1012] + b"1012"
+
+
 def test_31_files_are_sent_on_demand_only(serving: Serving) -> None:
     with serving(APP).connect() as client:
         assert client.get("/path").status == 500

@@ -76,6 +76,25 @@ def test_one_that_does_not_look_at_what_it_is_called_for_is_served() -> None:
     asyncio.run(started_and_shut_down(AsgiApplication(app)))
 
 
+@pytest.mark.parametrize("reply", ["lifespan.started", "lifespan.shutdown.complete"])
+def test_a_wrong_reply_to_the_startup_is_one(reply: str) -> None:
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": reply})
+        await receive()
+
+    asyncio.run(started_and_shut_down(AsgiApplication(app)))
+
+
+def test_one_that_replies_as_at_its_startup_shuts_down() -> None:
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        while True:
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+
+    asyncio.run(started_and_shut_down(AsgiApplication(app)))
+
+
 def test_one_that_receives_again_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi, "LAST_WORDS_S", 60)
     ended = []

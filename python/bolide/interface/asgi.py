@@ -134,17 +134,15 @@ class AsgiApplication:
         return error
 
     async def _ask(self, kind: str) -> Message | None:
-        """Send an event; return its reply, or None if the application ended without one.
+        """Send an event; return what follows, or None if the application ended without a reply.
 
-        Only a second reply to another event is passed over. An application that does not look at
-        what it is called for may send anything.
+        A second reply to an earlier event is there before, and is passed over.
         """
+        while not self._from_app.empty():
+            if self._from_app.get_nowait() is None:
+                return None
         self._to_app.put_nowait({"type": kind})
-        while (reply := await self._from_app.get()) is not None:
-            name = str(reply["type"])
-            if name.startswith(kind) or not name.startswith("lifespan."):
-                break
-        return reply
+        return await self._from_app.get()
 
     async def _run(self) -> None:
         scope = {"type": "lifespan", "asgi": dict(_VERSIONS), "state": self._state}

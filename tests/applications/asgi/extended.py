@@ -105,6 +105,19 @@ async def copied_elsewhere(scope: Any, receive: Receive, send: Send) -> None:
     await asyncio.to_thread(asyncio.run, copied(scope, receive, send))
 
 
+@kinds
+async def copied_in_turn(scope: Any, receive: Receive, send: Send) -> None:
+    """Send parts of an open file, each from where the file is then; it may be a descriptor."""
+    with FILE.open("rb", buffering=0) as file:
+        file.seek(1000)
+        await send(start())
+        given = file.fileno() if word(scope, 2) == "descriptor" else file
+        message = {"type": "http.response.zerocopysend", "file": given, "more_body": True}
+        for count in (5, 7):
+            await send({**message, "count": count})
+        await send({"type": "http.response.body", "body": b"%d" % file.tell()})
+
+
 class Late:
     """A file whose descriptor is known only when its request is over."""
 

@@ -53,7 +53,7 @@ class _Held:
     async def send(self, message: Message) -> None:
         if not self.is_released:
             is_failure = message.get("status") == 500 or self._messages
-            self._size += len(message.get("body", b""))
+            self._size += len(message.get("body") or b"")
             if is_failure and self._size <= HELD_BYTES_MAX:
                 self._messages.append(message)
                 return
