@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,7 @@ from support.h2 import (
     settings,
 )
 from support.server import APPLICATIONS, Server, Start
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -126,6 +128,18 @@ def test_a_malformed_request_ends_its_stream_only(
         assert (response.status, response.reset) == (0, Code.PROTOCOL_ERROR)
     assert client.request(3, "/").content == b"hello"
     assert served(server) == before
+
+
+def test_a_malformed_request_has_a_line_in_the_access_log(
+    start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    log = tmp_path / "access.log"
+    logged = start("h2/native.py", "--h2c", "--access-log", str(log))
+    client = connect(logged)
+    client.send(headers(1, MALFORMED["upper case"]))
+    assert client.response(1).reset == Code.PROTOCOL_ERROR
+    wait_until(lambda: log.read_text().endswith("\n"))
+    assert re.fullmatch(r'127\.0\.0\.1 - - \[[^]]+\] "-" 400 0 "-" "-"\n', log.read_text())
 
 
 def test_an_extended_connect_for_another_protocol_is_not_implemented(

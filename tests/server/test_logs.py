@@ -112,6 +112,19 @@ def test_messages_as_json(start: Start, tmp_path: Path) -> None:
     assert line["process"] in server.workers()
 
 
+def test_a_reload_that_fails_is_json_too(start: Start, tmp_path: Path) -> None:
+    module = tmp_path / "failing.py"
+    module.write_text(FAILING)
+    server = start("failing.py", "--log-format", "json", cwd=tmp_path)
+    module.write_text("raise OSError('not today')\n")
+    server.signal(signal.SIGHUP)
+    raised = json.loads(server.wait_line("what the application raised follows").string)
+    assert raised["level"] == "error"
+    assert raised["exception"].startswith("Traceback (most recent call last):")
+    assert raised["exception"].endswith("OSError: not today")
+    assert "not today" in json.loads(server.wait_line("the reload has failed").string)["message"]
+
+
 CONFIGURED = {
     "handlers": {
         "file": {"class": "logging.FileHandler", "filename": "server.log", "formatter": "short"}

@@ -14,13 +14,13 @@ mod writer;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use net::{Peer, Poller, TlsDetails};
 
 use self::line::Now;
-use self::loss::{Lose as _, Loss, Losses};
+use self::loss::{Loss, Losses};
 use self::selection::Draws;
 use self::writer::{Work, write_blocks};
 use crate::app::head::Head;
@@ -32,9 +32,8 @@ pub use self::selection::Selection;
 /// The status of a request whose client disconnected before the response. It is not an HTTP status; nginx uses it.
 pub(crate) const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// Bytes per block passed to the writer, and how many blocks may wait. Their product bounds the memory of a stalled log.
+/// Bytes of lines that are collected while the writer has no room for them, but for the last line.
 const BLOCK_BYTES: usize = 65_536;
-const BLOCKS_MAX: usize = 32;
 
 /// In which file the log continues.
 enum Next {
@@ -58,7 +57,7 @@ pub struct AccessLog {
     /// What the writing thread could not write.
     losses: Arc<Losses>,
     next: Next,
-    queue: Option<SyncSender<Work<File>>>,
+    queue: Option<Sender<Work<File>>>,
     finished: Receiver<()>,
 }
 
@@ -68,7 +67,7 @@ impl AccessLog {
     /// # Errors
     /// When the thread cannot be started, or there is no descriptor left.
     pub fn new(file: File, format: LogFormat, selection: Selection) -> io::Result<AccessLog> {
-        let (queue, blocks) = sync_channel::<Work<File>>(BLOCKS_MAX);
+        let (queue, blocks) = channel::<Work<File>>();
         let (done, finished) = channel();
         let losses = Arc::new(Losses::new()?);
         let (form, written) = (format.form.clone(), Arc::clone(&losses));
@@ -195,25 +194,35 @@ impl AccessLog {
     }
 
     fn flush_next(&mut self) {
-        self.next = match (std::mem::replace(&mut self.next, Next::Same), &self.queue) {
-            (Next::Other(file), Some(queue)) => match queue.try_send(Work::Reopen(file)) {
-                Err(TrySendError::Full(Work::Reopen(file))) => Next::Other(file),
+        self.next = match std::mem::replace(&mut self.next, Next::Same) {
+            Next::Other(file) => match self.send(Work::Reopen(file)) {
+                Some(Work::Reopen(file)) => Next::Other(file),
                 _ => Next::Same,
             },
-            (next, _) => next,
+            next => next,
         };
+    }
+
+    /// Queues work; returns it if there is no room.
+    fn send(&self, work: Work<File>) -> Option<Work<File>> {
+        let Some(queue) = &self.queue else {
+            return Some(work);
+        };
+        if !self.losses.wait_for(work.lines(), work.bytes()) {
+            return Some(work);
+        }
+        // The writer ends after the queue.
+        let _ = queue.send(work);
+        None
     }
 
     /// Queues the lines of `block`; returns false if there is no room.
     fn flush_block(&mut self) -> bool {
-        let Some(queue) = &self.queue else {
-            return false;
-        };
-        let block = std::mem::take(&mut self.block);
-        let lines = lines_of(&block);
-        self.losses.wait_for(lines);
-        if let Err(TrySendError::Full(Work::Lines(block))) = queue.try_send(Work::Lines(block)) {
-            self.losses.written(lines);
+        let mut block = std::mem::take(&mut self.block);
+        if self.losses.waiting_bytes() > 0 {
+            block.shrink_to_fit();
+        }
+        if let Some(Work::Lines(block)) = self.send(Work::Lines(block)) {
             self.block = block;
             return false;
         }
@@ -339,6 +348,23 @@ mod tests {
         let counted: usize = report.split(' ').next().unwrap().parse().unwrap();
         // The pipe holds 64 KiB, and a block that was partly written is counted as a whole.
         assert!((19_000..=20_000).contains(&counted), "{counted}");
+        drop(reader);
+    }
+
+    #[test]
+    fn lines_that_are_queued_one_by_one_have_as_much_room() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let mut log = AccessLog::new(file, LogFormat::combined(), Selection::default()).unwrap();
+        let mut lines = 0;
+        while log.dropped == 0 {
+            add(&mut log);
+            log.flush();
+            lines += 1;
+        }
+        // A line has some 80 bytes: 2 MiB are queued, 64 KiB collected, and as many are in the pipe.
+        assert!(lines > 20_000, "{lines}");
+        assert!(log.losses.waiting_bytes() <= 2 << 20);
         drop(reader);
     }
 

@@ -70,6 +70,22 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
+def write_details(details: str) -> None:
+    """Write the traceback of the failure that the next message is about; "" is none.
+
+    In text it is on standard error as Python writes it, and a record in every other log.
+    """
+    is_text = _own is not None and isinstance(_own.formatter, Formatter)
+    is_configured = bool(logger.handlers or logging.getLogger().handlers)
+    if is_text or not is_configured:
+        sys.stderr.write(details)
+    elif details and logger.isEnabledFor(logging.ERROR):
+        message = "what the application raised follows"
+        record = logger.makeRecord(logger.name, logging.ERROR, __file__, 0, message, (), None)
+        record.exc_text = details.rstrip()
+        logger.handle(record)
+
+
 def about_request(title: str) -> dict[str, str]:
     """Return the attributes of a record about the request with that name, which ends in its id."""
     request_id = title.partition(" [")[2].removesuffix("]")

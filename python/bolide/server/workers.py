@@ -29,14 +29,13 @@ from __future__ import annotations
 
 import selectors
 import signal
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from bolide.errors import ConfigError, Error, StartupError
-from bolide.server import capacity, worker
+from bolide.server import capacity, logs, worker
 from bolide.server.logs import logger
 from bolide.server.management.counts import cause_of
 from bolide.server.process.heartbeat import Pulse
@@ -546,7 +545,7 @@ class Workers:
         slot = self._forget(each)
         message = each.child.report.get("message", "")
         if message:
-            sys.stderr.write(each.child.report.get("details", ""))
+            logs.write_details(each.child.report.get("details", ""))
         if not self._is_started:
             message = message or f"the worker ended while it started: {how}"
             is_mistake = each.child.report.get("code") == worker.EXIT_MISTAKE

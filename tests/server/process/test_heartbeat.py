@@ -385,6 +385,18 @@ def asked(heart: Heart) -> tuple[Pulse, float]:
     return watched, now
 
 
+def test_stacks_of_before_are_not_those_of_now(heart: Heart, signals: list[int]) -> None:
+    """Somebody has sent the signal before, as docs/command.md describes."""
+    os.write(heart.stacks_fd, b"Thread 1:\n  File of before\n")
+    watched, now = asked(heart)
+    assert watched.look(now := now + heartbeat.STACKS_LOOK_S) == ""
+    assert watched.look(now := now + heartbeat.STACKS_LOOK_S) == ""
+    os.write(heart.stacks_fd, b"Thread 2:\n  File of now\n")
+    assert watched.look(now := now + heartbeat.STACKS_LOOK_S) == ""
+    found = watched.look(now + heartbeat.STACKS_LOOK_S)
+    assert found.endswith("its threads:\nThread 2:\n  File of now")
+
+
 def test_stacks_are_complete_when_they_do_not_grow(heart: Heart, signals: list[int]) -> None:
     watched, now = asked(heart)
     for part in (b"", b"Thread 1:\n", b"  File\n"):

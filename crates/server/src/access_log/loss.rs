@@ -1,13 +1,16 @@
 //! Lines that the access log lacks: how many they are, what the log says in their place, and what the reactor reports.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use net::{Poller, Waker};
 
 use super::format::Form;
+
+/// Memory of the work that waits for the writing thread: it bounds that of a stalled log, and is a pause of a second at 10,000 requests per second.
+const QUEUE_BYTES_MAX: usize = 2 << 20;
 
 /// Why lines are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +42,8 @@ impl Form {
 
 /// What the writing thread says about lines that it was to write.
 pub(super) trait Lose {
-    /// So many lines are done: they were written, or counted as lost.
-    fn written(&self, lines: u64);
+    /// Work with so many lines and bytes is done: the lines were written, or counted as lost.
+    fn done(&self, lines: u64, bytes: usize);
     /// Counts lines.
     fn add(&self, lines: u64);
     /// Reports something, at warning level.
@@ -50,8 +53,9 @@ pub(super) trait Lose {
 /// What the writing thread has said, for the reactor.
 pub(super) struct Losses {
     lines: AtomicU64,
-    /// Lines that were queued and are not done.
+    /// Lines that were queued and are not done, and the memory of such work.
     waiting: AtomicU64,
+    waiting_bytes: AtomicUsize,
     has_reports: AtomicBool,
     reports: Mutex<Vec<String>>,
     waker: Waker,
@@ -64,6 +68,7 @@ impl Losses {
         Ok(Losses {
             lines: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
+            waiting_bytes: AtomicUsize::new(0),
             has_reports: AtomicBool::new(false),
             reports: Mutex::default(),
             waker: Waker::new()?,
@@ -83,9 +88,20 @@ impl Losses {
         self.lines.load(Ordering::Relaxed)
     }
 
-    /// So many lines are queued.
-    pub(super) fn wait_for(&self, lines: u64) {
+    /// Counts work that is to be queued; returns false if there is no room for it. There always is if nothing waits.
+    pub(super) fn wait_for(&self, lines: u64, bytes: usize) -> bool {
+        let waiting_bytes = self.waiting_bytes();
+        if waiting_bytes > 0 && waiting_bytes + bytes > QUEUE_BYTES_MAX {
+            return false;
+        }
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.waiting.fetch_add(lines, Ordering::Relaxed);
+        true
+    }
+
+    /// The memory of the work that was queued and is not done.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes.load(Ordering::Relaxed)
     }
 
     /// How many lines were queued and are not done.
@@ -106,8 +122,9 @@ impl Losses {
 }
 
 impl Lose for Losses {
-    fn written(&self, lines: u64) {
+    fn done(&self, lines: u64, bytes: usize) {
         self.waiting.fetch_sub(lines, Ordering::Relaxed);
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn add(&self, lines: u64) {

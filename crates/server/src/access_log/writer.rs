@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -13,13 +14,30 @@ use super::loss::{Lose, Loss};
 /// Failures within this time of a report are not reported, only counted.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// What is written to a pipe at once is in one piece, whoever else writes to it (pipe(7), PIPE_BUF).
+const PIPE_BYTES: usize = 4096;
+
+/// What the opening of a file counts as in the queue, in bytes, so that few descriptors wait there.
+const REOPEN_BYTES: usize = 65_536;
+
 /// Where the lines go.
 pub(super) trait Sink: Write {
+    /// Most bytes that are written in one piece although other workers write too.
+    fn piece_bytes_max(&self) -> usize;
+
     /// Waits until it accepts more: it is a pipe that another process has made non-blocking.
     fn wait(&mut self) -> std::io::Result<()>;
 }
 
 impl Sink for File {
+    fn piece_bytes_max(&self) -> usize {
+        let kind = self.metadata().map(|found| found.file_type());
+        match kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket()) {
+            true => PIPE_BYTES,
+            false => usize::MAX,
+        }
+    }
+
     fn wait(&mut self) -> std::io::Result<()> {
         net::wait_until_writable(self.as_fd())
     }
@@ -33,49 +51,110 @@ pub(super) enum Work<F> {
     Reopen(F),
 }
 
+impl<F> Work<F> {
+    /// How many lines it has.
+    pub(super) fn lines(&self) -> u64 {
+        match self {
+            Work::Lines(block) => lines_of(block),
+            Work::Reopen(_) => 0,
+        }
+    }
+
+    /// The memory that it holds, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Work::Lines(block) => block.capacity(),
+            Work::Reopen(_) => REOPEN_BYTES,
+        }
+    }
+}
+
 /// Writes blocks as they arrive. While the log cannot be written (closed pipe, full disk), its lines are counted and lost. The loss is
 /// reported once; serving goes on.
 pub(super) fn write_blocks<F: Sink>(
-    mut file: F,
+    file: F,
     works: &Receiver<Work<F>>,
     form: &Form,
     losses: &impl Lose,
 ) {
-    // What the log does not mention yet.
-    let (mut lost, mut is_torn) = (0, false);
+    let mut log = Log {
+        piece_bytes_max: file.piece_bytes_max(),
+        file,
+        lost: 0,
+        is_torn: false,
+    };
     let mut news = News::new(losses);
     for work in works {
-        let block = match work {
-            Work::Lines(block) => block,
-            Work::Reopen(next) => {
-                file = next;
-                is_torn = false;
-                continue;
-            }
-        };
-        if lost > 0 {
-            let notice = lost_lines(lost, form, is_torn).into_bytes();
-            let (rest, _) = write_most(&mut file, &notice);
-            is_torn = is_torn_after(&notice, rest, is_torn);
-            if rest > 0 {
-                lost += news.lose(&block);
-                losses.written(lines_of(&block));
-                continue;
-            }
-            news.recovered();
-            lost = 0;
+        let (lines, bytes) = (work.lines(), work.bytes());
+        match work {
+            Work::Lines(block) => log.write(&block, form, &mut news),
+            Work::Reopen(next) => log.reopen(next),
         }
-        let (rest, error) = write_most(&mut file, &block);
-        if let Some(error) = error
-            && lost == 0
-        {
-            news.failed(&error);
-        }
-        lost += news.lose(block.get(block.len() - rest..).unwrap_or_default());
-        is_torn = is_torn_after(&block, rest, is_torn);
-        losses.written(lines_of(&block));
+        losses.done(lines, bytes);
     }
     news.ended();
+}
+
+/// The log, and what it does not mention yet.
+struct Log<F> {
+    file: F,
+    piece_bytes_max: usize,
+    /// Lines that it lacks.
+    lost: u64,
+    /// It ends within a line.
+    is_torn: bool,
+}
+
+impl<F: Sink> Log<F> {
+    fn reopen(&mut self, file: F) {
+        self.piece_bytes_max = file.piece_bytes_max();
+        self.file = file;
+        self.is_torn = false;
+    }
+
+    /// Writes a block of lines, after the number of those that were lost before.
+    fn write<L: Lose>(&mut self, block: &[u8], form: &Form, news: &mut News<'_, L>) {
+        if self.lost > 0 {
+            let notice = lost_lines(self.lost, form, self.is_torn).into_bytes();
+            if self.write_pieces(&notice).0 > 0 {
+                self.lost += news.lose(block);
+                return;
+            }
+            news.recovered();
+            self.lost = 0;
+        }
+        let (rest, error) = self.write_pieces(block);
+        if let Some(error) = error {
+            news.failed(&error);
+        }
+        self.lost += news.lose(block.get(block.len() - rest..).unwrap_or_default());
+    }
+
+    /// Writes as much of a block as possible; returns how many bytes are left, and why.
+    fn write_pieces(&mut self, block: &[u8]) -> (usize, Option<std::io::Error>) {
+        let (mut left, mut error) = (block, None);
+        while !left.is_empty() && error.is_none() {
+            let (piece, after) = left.split_at(piece_bytes(left, self.piece_bytes_max));
+            let rest;
+            (rest, error) = write_most(&mut self.file, piece);
+            self.is_torn = is_torn_after(piece, rest, self.is_torn);
+            left = match rest {
+                0 => after,
+                _ => left.get(piece.len() - rest..).unwrap_or_default(),
+            };
+        }
+        (left.len(), error)
+    }
+}
+
+/// How many of these bytes are written at once: as many whole lines as fit, but at least one.
+fn piece_bytes(lines: &[u8], bytes_max: usize) -> usize {
+    let Some(first) = lines.get(..bytes_max) else {
+        return lines.len();
+    };
+    memchr::memrchr(b'\n', first)
+        .or_else(|| memchr::memchr(b'\n', lines))
+        .map_or(lines.len(), |end| end + 1)
 }
 
 /// What is reported of losses: a few lines, however often the file can be written and then not.
@@ -199,6 +278,10 @@ mod tests {
     }
 
     impl Sink for Disk<'_> {
+        fn piece_bytes_max(&self) -> usize {
+            usize::MAX
+        }
+
         fn wait(&mut self) -> std::io::Result<()> {
             unreachable!("it is full, or it accepts something")
         }
@@ -213,7 +296,7 @@ mod tests {
     }
 
     impl Lose for Said<'_> {
-        fn written(&self, _: u64) {}
+        fn done(&self, _: u64, _: usize) {}
 
         fn add(&self, lines: u64) {
             self.lines.set(self.lines.get() + lines);
@@ -225,6 +308,43 @@ mod tests {
                 then();
             }
         }
+    }
+
+    #[test]
+    fn a_pipe_gets_whole_lines_of_at_most_what_is_written_in_one_piece() {
+        assert_eq!(piece_bytes(b"one\ntwo\nthree\n", usize::MAX), 14);
+        assert_eq!(piece_bytes(b"one\ntwo\nthree\n", 14), 14);
+        assert_eq!(piece_bytes(b"one\ntwo\nthree\n", 13), 8);
+        assert_eq!(piece_bytes(b"one\ntwo\nthree\n", 8), 8);
+        assert_eq!(piece_bytes(b"one\ntwo\nthree\n", 7), 4);
+        assert_eq!(piece_bytes(b"a line\nanother\n", 3), 7);
+        assert_eq!(piece_bytes(b"no end", 3), 6);
+    }
+
+    #[test]
+    fn lines_of_several_workers_are_whole_in_one_pipe() {
+        let (reader, pipe) = std::io::pipe().unwrap();
+        std::thread::scope(|scope| {
+            for letter in *b"ab" {
+                let file = File::from(std::os::fd::OwnedFd::from(pipe.try_clone().unwrap()));
+                let (queue, works) = channel();
+                let mut line = vec![letter; 149];
+                line.push(b'\n');
+                for _ in 0..8 {
+                    queue.send(Work::Lines(line.repeat(500))).unwrap();
+                }
+                drop(queue);
+                scope.spawn(move || write_blocks(file, &works, &template(), &Said::default()));
+            }
+            drop(pipe);
+            // The pipe is full whenever it is read, so a longer write would be in pieces.
+            let text = std::io::read_to_string(reader).unwrap();
+            let is_whole = |line: &str| {
+                line.len() == 149 && line.bytes().all(|byte| Some(byte) == line.bytes().next())
+            };
+            assert_eq!(text.lines().count(), 8000);
+            assert_eq!(text.lines().find(|line| !is_whole(line)), None);
+        });
     }
 
     fn template() -> Form {

@@ -299,7 +299,8 @@ impl Metrics {
     #[cold]
     pub(crate) fn count_refused(&self, cause: usize) {
         if let Some(numbers) = self.numbers {
-            numbers.add(cause, 1);
+            // Threads of a WSGI application refuse what has waited too long.
+            numbers.add_from_any(cause, 1);
         }
     }
 

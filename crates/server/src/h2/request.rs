@@ -104,7 +104,12 @@ impl H2 {
         let used = match decoded {
             Ok(()) => self.decoded(turn, new, &text, after),
             Err(BlockError::Compression) => Err(compression(())),
-            Err(BlockError::Malformed(reason)) => Err(malformed(new.stream, reason)),
+            Err(BlockError::Malformed(reason)) => {
+                // It has a line and is counted, as over HTTP/1, although its stream is reset.
+                let record = record(turn, None, (400, 0));
+                turn.context.complete(record);
+                Err(malformed(new.stream, reason))
+            }
             Err(BlockError::TooLarge) => {
                 self.refuse(turn, new, Known::Method(&text), (431, SECTION_TOO_LARGE));
                 Ok(0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.asgi import AsgiApplication
+from bolide.server import logs
 from bolide.server.logs import logger
 
 Message = MutableMapping[str, Any]
@@ -31,7 +31,7 @@ def application(error: UnfitError, *, is_shown: bool) -> AsgiApplication:
 
     reason = error.reason
     details = getattr(reason, "details", "") or ""
-    sys.stderr.write(details)
+    logs.write_details(details)
     logger.error("%s; it is tried again when a file changes", reason)
 
     async def respond(

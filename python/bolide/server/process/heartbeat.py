@@ -165,6 +165,8 @@ class Pulse:
         """How many have found the same count of the loop, or of the views."""
         self._loop_looks = self._thread_looks = 0
         """How many of them that of the loop, and that of the thread too."""
+        self._stacks_from = 0
+        """Where those that were asked for start in the file: somebody may have asked before."""
         self._stacks_bytes = 0
         self._stacks_until = 0.0
 
@@ -192,6 +194,7 @@ class Pulse:
         if self._looks > LOOKS:
             self.stage, self.due = Stage.ASKED, now + STACKS_LOOK_S
             self._stacks_until = now + STACKS_S_MAX
+            self._stacks_from = self._stacks_bytes = os.fstat(self._heart.stacks_fd).st_size
             os.kill(self._pid, STACKS_SIGNAL)
         return ""
 
@@ -204,7 +207,7 @@ class Pulse:
 
     def _read_stacks(self, now: float) -> str:
         size = os.fstat(self._heart.stacks_fd).st_size
-        is_complete = size > 0 and size == self._stacks_bytes
+        is_complete = size > self._stacks_from and size == self._stacks_bytes
         self._stacks_bytes = size
         if not is_complete and now < self._stacks_until:
             self.due = now + STACKS_LOOK_S
@@ -216,7 +219,7 @@ class Pulse:
             what = "all its threads have been occupied by views whose clients have left or got 503,"
         if self._thread_looks > LOOKS // 2:
             what = "its interpreter (GIL) has been held, and not released,"
-        stacks = self._heart.stacks()
+        stacks = self._heart.stacks(self._stacks_from)
         shown = f"; its threads:\n{stacks}" if stacks else "; its stacks cannot be read"
         return f"{what} for {now - self._since:.1f} s ({self._limit}){shown}"
 

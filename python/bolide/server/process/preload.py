@@ -8,7 +8,6 @@ The pages stay shared as long as nobody writes to them. The collector would writ
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,7 @@ def _imported(target: str, settings: Settings) -> Application:
         return importer.load(target, settings)
     except importer.LoadError as error:
         if not signals.is_of_a_stop(error):
-            sys.stderr.write(error.details)
+            logs.write_details(error.details)
         raise
     finally:
         worker.is_worker = False
