@@ -10,7 +10,7 @@ Try it:  open http://127.0.0.1:8000/ in two windows of a browser
 import json
 from pathlib import Path
 
-from bolide import App, Request, Response, WebSocket
+from bolide import App, HTTPError, Request, Response, WebSocket
 
 PAGE = Path(__file__).with_name("chat.html").read_text()
 NAME_LENGTH_MAX = 40
@@ -28,6 +28,8 @@ def page(request: Request) -> Response:
 async def chat(ws: WebSocket, room: str) -> None:
     """Publish to the room what its members say."""
     name = ws.query.get("name", "somebody")[:NAME_LENGTH_MAX]
+    if len(room) > NAME_LENGTH_MAX:
+        raise HTTPError(400, f"a room has at most {NAME_LENGTH_MAX} characters")
     await ws.accept()
     ws.subscribe(room)
     say(room, name, "joined")

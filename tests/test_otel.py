@@ -97,6 +97,15 @@ def test_a_span_has_the_outcome(
     assert (span["status"], span["events"]) == (shown, events)
 
 
+def test_what_an_error_handler_responds_to_is_no_error(native: Server) -> None:
+    with native.connect() as client:
+        assert client.get("/expected").status == 404
+        (span,) = spans(client)
+    assert "http.response.status_code" not in span["attributes"]
+    assert "error.type" not in span["attributes"]
+    assert (span["status"], span["events"]) == ("UNSET", [])
+
+
 def test_a_client_that_leaves_is_no_error(native: Server) -> None:
     with native.connect() as client:
         client.get("/leave")

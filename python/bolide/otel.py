@@ -58,31 +58,31 @@ def traced(app: App, *, tracer_provider: trace.TracerProvider | None = None) -> 
     if app.has_routes:
         raise RegistrationError("traced() is called before the first route: app = traced(App())")
     tracer = trace.get_tracer("bolide", _core.__version__, tracer_provider)
-    app.around = lambda binding, path: _in_span(tracer, binding, path)
+    app.around = lambda binding, path: _in_span(app, tracer, binding, path)
     return app
 
 
-def _in_span(tracer: trace.Tracer, binding: Binding, path: str) -> Callable[..., Any]:
+def _in_span(app: App, tracer: trace.Tracer, binding: Binding, path: str) -> Callable[..., Any]:
     handler = binding.call
     if binding.is_async:
 
         @wraps(handler)
         async def call_async(request: Request, *positional: Any, **keyword: Any) -> Any:
-            with _span(tracer, request, path) as span:
+            with _span(app, tracer, request, path) as span:
                 return _responded(span, await handler(request, *positional, **keyword))
 
         return call_async
 
     @wraps(handler)
     def call(request: Request, *positional: Any, **keyword: Any) -> Any:
-        with _span(tracer, request, path) as span:
+        with _span(app, tracer, request, path) as span:
             return _responded(span, handler(request, *positional, **keyword))
 
     return call
 
 
 @contextmanager
-def _span(tracer: trace.Tracer, request: Request, path: str) -> Iterator[Span]:
+def _span(app: App, tracer: trace.Tracer, request: Request, path: str) -> Iterator[Span]:
     method = request.method if request.method in KNOWN else "HTTP"
     with tracer.start_as_current_span(
         f"{method} {path}",
@@ -95,7 +95,7 @@ def _span(tracer: trace.Tracer, request: Request, path: str) -> Iterator[Span]:
         try:
             yield span
         except BaseException as error:
-            _failed(span, error)
+            _failed(app, span, error)
             raise
 
 
@@ -138,11 +138,13 @@ def _responded(span: Span, value: Any) -> Any:
     return value
 
 
-def _failed(span: Span, error: BaseException) -> None:
+def _failed(app: App, span: Span, error: BaseException) -> None:
     if isinstance(error, HTTPError):
         return _set_status(span, error.status)
     if is_disconnection(error):
         return span.set_attribute("error.type", type(error).__qualname__)
+    if app.expects(error):  # its handler responds after the span, with a status of its own
+        return None
     span.record_exception(error)
     _set_status(span, 500, type(error).__qualname__)
 

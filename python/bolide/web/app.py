@@ -80,6 +80,10 @@ class App:
         """Let `debugger` respond to unexpected exceptions; where it returns None, as usual."""
         self._failures.debugger = debugger
 
+    def expects(self, error: BaseException) -> bool:
+        """Return whether an error handler is for this exception, so that it is no failure."""
+        return self._failures.expects(error)
+
     def core(self) -> _core.NativeApp:
         """Return the core's part of this application, for a server; always the same object."""
         return self._native

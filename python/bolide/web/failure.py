@@ -77,6 +77,11 @@ class FailureTable:
             return self._finish(request, value, error if is_expected else None)
         return value
 
+    def expects(self, error: BaseException) -> bool:
+        """Return whether an error handler is for this exception in particular."""
+        handler, is_expected = self._find(error)
+        return handler is not None and is_expected
+
     def respond_to_status(self, request: _core.Request, status: int, allow: str) -> Any:
         """Return what to send for a status from the router; `allow` is "" except for 405.
 

@@ -41,7 +41,10 @@ APP = {
 }
 """By attribute of an application."""
 
-FORM = "there is no parser of forms; request.text() and urllib.parse.parse_qs read one"
+FORM = (
+    "there is no parser of forms; request.text() and urllib.parse.parse_qs read one"
+    " (docs/native-api.md)"
+)
 MULTIPART = "there is no parser of multipart content; request.body() returns the content"
 
 REQUEST = {

@@ -56,6 +56,18 @@ def fail(request: bolide.Request) -> str:
     raise ValueError("as expected")
 
 
+@app.get("/expected")
+def fail_as_expected(request: bolide.Request) -> str:
+    """Raise what has an error handler."""
+    raise KeyError("nobody")
+
+
+@app.error_handler(KeyError)
+def respond_to_missing(request: bolide.Request, error: KeyError) -> tuple[str, int]:
+    """Respond with 404."""
+    return "nobody\n", 404
+
+
 @app.get("/leave")
 async def leave(request: bolide.Request) -> str:
     """Raise what a task group does in which content of a client that has left is read."""

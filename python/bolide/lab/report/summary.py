@@ -208,7 +208,7 @@ class Figure:
             return None
         share = use.cpu_share if isinstance(use, ServerUse) else use.processors
         if self.workload.requests_total is None and share and found.seconds and use.cpu_s:
-            counted = counted * min(1.0, share * found.seconds / use.cpu_s)
+            return counted * min(1.0, share * found.seconds / use.cpu_s) / found.ok
         return counted / found.ok
 
     @cached_property
