@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
 use super::der::{INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, Reader, SEQUENCE};
 
-/// More iterations than anyone uses would keep the server from starting.
+/// More iterations than anyone uses would keep the server from starting. A key with more is not supported.
 const ITERATIONS_MAX: u32 = 50_000_000;
 const PBES2: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0d";
 const PBKDF2: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0c";
@@ -130,7 +130,7 @@ impl<'a> Method<'a> {
         let (_, cipher, key_bytes) = known.next()?;
         Some(Method {
             hash: hash?.1,
-            iterations: NonZeroU32::new(iterations.min(ITERATIONS_MAX))?,
+            iterations: NonZeroU32::new(iterations).filter(|it| it.get() <= ITERATIONS_MAX)?,
             salt,
             cipher,
             key_bytes: *key_bytes,
@@ -149,5 +149,39 @@ impl<'a> Method<'a> {
         let length = key.decrypt(&mut bytes, context).ok()?.len();
         bytes.truncate(length);
         Some(bytes)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use super::super::certificate::to_pem;
+    use super::*;
+
+    fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+        let content = parts.concat();
+        [&[tag, content.len() as u8][..], &content].concat()
+    }
+
+    /// A key of which only the form is right.
+    fn key(iterations: u32) -> String {
+        let identifier = |bytes: &[u8]| element(OBJECT_IDENTIFIER, &[bytes]);
+        let count = element(INTEGER, &[&iterations.to_be_bytes()]);
+        let derivation = element(SEQUENCE, &[&element(OCTET_STRING, &[b"salt"]), &count]);
+        let derivation = element(SEQUENCE, &[&identifier(PBKDF2), &derivation]);
+        let vector = element(OCTET_STRING, &[&[0; 16]]);
+        let cipher = element(SEQUENCE, &[&identifier(CIPHERS[0].0), &vector]);
+        let parts = element(SEQUENCE, &[&derivation, &cipher]);
+        let scheme = element(SEQUENCE, &[&identifier(PBES2), &parts]);
+        let encrypted = element(OCTET_STRING, &[&[0; 32]]);
+        to_pem(LABEL, &element(SEQUENCE, &[&scheme, &encrypted]))
+    }
+
+    #[test]
+    fn more_iterations_than_are_supported_are_no_wrong_password() {
+        let failure = |iterations| unlocked(key(iterations).as_bytes(), b"a").unwrap_err();
+        assert_eq!(failure(1), Locked::Wrong);
+        assert_eq!(failure(ITERATIONS_MAX + 1), Locked::Unknown);
+        assert_eq!(failure(0), Locked::Unknown);
     }
 }
