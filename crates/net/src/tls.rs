@@ -38,7 +38,7 @@ pub use self::tickets::TicketSecret;
 
 /// Maximum bytes that a session holds: an incomplete message, content that its reader has no room for, records that wait for the socket, and
 /// what rustls needs. In a handshake that is most: the messages of both sides, and a client's chain of certificates.
-pub const SESSION_BYTES_MAX: u64 = 416 * 1024;
+pub const SESSION_BYTES_MAX: u64 = 424 * 1024;
 
 /// Lets the cryptographic library collect its entropy, in the thread that will do handshakes. It takes tens of milliseconds, in which the
 /// first client of a process, and those that it serves already, would wait. Nothing is to be done about a failure: a handshake reports it.

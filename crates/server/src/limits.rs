@@ -46,7 +46,7 @@ settings! {
         connections_max: 16384, "count",
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
         tls_handshakes_max: 1024, "count",
-            "Maximum TLS handshakes of one worker that are under way. A client has a place from its whole ClientHello on. Further clients wait for one, within tls_handshake_timeout_ms; while they do, a client loses its place after 2 s, or sooner if more wait than there are places (500 ms at least). Each takes about 20 KiB, with long certificates of its client up to 416 KiB, and less than a millisecond of processor time; with 1024 places a round trip of 300 ms still allows 3,000 per second.";
+            "Maximum TLS handshakes of one worker that are under way. A client has a place from its whole ClientHello on. Further clients wait for one, within tls_handshake_timeout_ms; while they do, a client loses its place after 2 s, or sooner if more wait than there are places (500 ms at least). Each takes about 20 KiB, with long certificates of its client up to 424 KiB, and less than a millisecond of processor time, or several with an RSA key of more than 3072 bits or a revocation list of more than 1 MiB; with 1024 places a round trip of 300 ms still allows 3,000 per second.";
     }
 }
 

@@ -43,6 +43,9 @@ impl fmt::Display for Reported {
             Error::InvalidMessage(
                 InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
             ) => write!(formatter, "what {peer} sent is not TLS"),
+            Error::InvalidMessage(InvalidMessage::HandshakePayloadTooLarge) => {
+                write!(formatter, "a message of {peer}'s handshake is too long")
+            }
             Error::InvalidMessage(what) => {
                 write!(formatter, "{peer} sent a malformed message ({what:?})")
             }

@@ -2,13 +2,15 @@
 
 use std::io;
 
+use rustls::InvalidMessage;
+
 use super::super::shared::Room;
 use super::{Phase, Session};
 use crate::memory::{NoMemory, is_short, reserve_exact};
 
 /// Maximum bytes of an incomplete record, or of an incomplete message of the handshake in several records. The longest such message is a
-/// client's chain of certificates.
-const INCOMPLETE_BYTES_MAX: usize = 65_536;
+/// client's chain of certificates, of which rustls accepts 65,535 bytes. The rest is for what records add to it, unless they are very short.
+const INCOMPLETE_BYTES_MAX: usize = 72 * 1024;
 /// What rustls may allocate for each byte of records: a name of one byte in a ClientHello takes a list's place and a block of its own. rustls
 /// cannot be refused memory, so records are passed to it only while this much is left.
 const PARSED_BYTES_PER_BYTE: usize = 64;
@@ -47,7 +49,7 @@ impl Session {
         }
         if rest.len() > INCOMPLETE_BYTES_MAX {
             self.incoming = Vec::new();
-            return self.fail(io::ErrorKind::InvalidData.into());
+            return self.fail_with(InvalidMessage::HandshakePayloadTooLarge.into());
         }
         if rest.len() > self.incoming.capacity() {
             self.incoming = Vec::new();
