@@ -260,6 +260,7 @@ fn a_plain_request_passes_unchanged_so_that_it_can_be_refused() {
     ));
     drop(pair.socket);
     assert!(matches!(pair.server.receive(&mut buffer), Received::End));
+    assert!(pair.server.lacks_tls() && pair.server.tls_details().is_none());
 }
 
 #[test]

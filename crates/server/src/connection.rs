@@ -222,8 +222,9 @@ impl Connection {
             if self.link.is_handshaking() {
                 return Fate::Open;
             }
-            self.leave_handshake(context, HandshakeEnd::Completed);
-            self.link.note_session();
+            if !self.complete_handshake(context) {
+                return self.end(context, Unread::Possible);
+            }
         }
         let link = &mut self.link;
         match (&mut self.phase, received) {
@@ -367,10 +368,7 @@ impl Connection {
                 self.conclude(context, app, fate)
             }
             Phase::Preface { .. } => self.late_preface(context),
-            Phase::Handshake(handshake) => match handshake.is_late(context) {
-                true => Fate::Close,
-                false => Fate::Open,
-            },
+            Phase::Handshake(_) => self.late_handshake(context),
             Phase::Cutting => match self.link.check_delivery(context) {
                 Delivery::UnderWay if self.link.delivery_check_ms() < u64::MAX => Fate::Open,
                 _ => Fate::Reset,

@@ -66,9 +66,21 @@ const DESCRIPTORS_PER_EXCHANGE: u64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct HandshakePlaces {
     pub(crate) taken: u64,
-    pub(crate) awaited: u64,
+    pub(crate) awaiting: u64,
+    /// Others wait to be accepted, and nobody knows how many.
+    pub(crate) are_held_off: bool,
     /// Those that wait for their next step, or for a place first.
     pub(crate) queued: u64,
+}
+
+impl HandshakePlaces {
+    /// How many handshakes wait for a place.
+    pub(crate) fn awaited(&self) -> u64 {
+        match self.are_held_off && self.awaiting > 0 {
+            true => u64::MAX,
+            false => self.awaiting,
+        }
+    }
 }
 
 /// Limits, time, and the buffers of the pass.

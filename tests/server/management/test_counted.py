@@ -102,8 +102,11 @@ def test_handshakes_that_complete_and_that_fail(start: Start, tmp_path: Path) ->
             assert secure.recv(15) == b"HTTP/1.1 200 OK"
     with managed.server.connect() as leaving:
         leaving.send(b"\x16\x03\x01")
+    with managed.server.connect() as plain_http:
+        plain_http.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert plain_http.read().status == 400
+    counted(managed, 'tls_handshakes_total{result="failed"}', 2)
     counted(managed, 'tls_handshakes_total{result="completed"}', 1)
-    counted(managed, 'tls_handshakes_total{result="failed"}', 1)
 
 
 def test_connections_that_are_refused(start: Start) -> None:

@@ -65,6 +65,8 @@ pub(crate) struct Session {
     /// Until when a server lets its client resume the session, as far as is known, in seconds since 1970.
     resumable_until_s: u64,
     phase: Phase,
+    /// The peer does not speak TLS, whatever the phase is.
+    is_plain: bool,
     /// Why it failed, until that is reported.
     failure: Option<io::Error>,
     /// The end or the failure was reported to the reader.
@@ -122,6 +124,7 @@ impl Session {
             chosen: None,
             resumable_until_s: u64::MAX,
             phase: Phase::Waiting,
+            is_plain: false,
             failure: None,
             is_over_reported: false,
             shaken_bytes: 0,
@@ -292,7 +295,7 @@ impl Session {
     fn begin(&mut self, arrived: &[u8]) {
         // What is neither is refused with an alert.
         if arrived.first().is_some_and(u8::is_ascii_uppercase) {
-            self.phase = Phase::Plain;
+            (self.phase, self.is_plain) = (Phase::Plain, true);
             return;
         }
         let Some(config) = self.config.clone() else {

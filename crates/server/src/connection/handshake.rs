@@ -44,6 +44,8 @@ pub(crate) struct Handshake {
 #[derive(Clone, Copy)]
 enum Place {
     Without,
+    /// It is among those that others give way to.
+    Awaited,
     /// When it got it, and when it was last checked whether others wait.
     With {
         since_ms: u64,
@@ -75,33 +77,37 @@ impl Handshake {
         places.queued -= u64::from(std::mem::take(&mut self.is_queued));
     }
 
-    /// It waits no more, because it is over: others do not lose their places for it.
-    fn leaves_queue(&mut self, places: &mut HandshakePlaces) {
-        if self.is_queued && matches!(self.place, Place::Without) {
-            places.awaited = places.awaited.saturating_sub(1);
-        }
-        self.takes_step(places);
-    }
-
     /// Takes a place, if it has none. Returns false if there is none.
     pub(crate) fn takes_place(&mut self, context: &mut Context) -> bool {
-        let places = &mut context.handshakes;
-        if matches!(self.place, Place::Without) && places.taken < context.limits.tls_handshakes_max
-        {
-            let now_ms = context.clock.now_ms();
-            self.place = Place::With {
-                since_ms: now_ms,
-                checked_ms: now_ms,
-            };
-            places.taken += 1;
+        if matches!(self.place, Place::With { .. }) {
+            return true;
         }
-        matches!(self.place, Place::With { .. })
+        if context.handshakes.taken >= context.limits.tls_handshakes_max {
+            return false;
+        }
+        self.leave(&mut context.handshakes);
+        let now_ms = context.clock.now_ms();
+        self.place = Place::With {
+            since_ms: now_ms,
+            checked_ms: now_ms,
+        };
+        context.handshakes.taken += 1;
+        true
     }
 
-    /// Frees its place.
+    /// It waits for a place, until it takes one or ends.
+    pub(crate) fn awaits_place(&mut self, places: &mut HandshakePlaces) {
+        self.leave(places);
+        self.place = Place::Awaited;
+        places.awaiting += 1;
+    }
+
+    /// Frees its place, or stops waiting for one: others do not lose theirs for it.
     fn leave(&mut self, places: &mut HandshakePlaces) {
-        if let Place::With { .. } = std::mem::replace(&mut self.place, Place::Without) {
-            places.taken -= 1;
+        match std::mem::replace(&mut self.place, Place::Without) {
+            Place::Without => {}
+            Place::Awaited => places.awaiting -= 1,
+            Place::With { .. } => places.taken -= 1,
         }
     }
 
@@ -109,7 +115,7 @@ impl Handshake {
     pub(crate) fn deadline_ms(&self, context: &Context) -> u64 {
         match self.place {
             Place::With { checked_ms, .. } => self.end_ms(context).min(checked_ms + KEPT_MS_MIN),
-            Place::Without => self.end_ms(context),
+            Place::Without | Place::Awaited => self.end_ms(context),
         }
     }
 
@@ -125,28 +131,45 @@ impl Handshake {
         }
     }
 
-    /// Checks whether it has to end.
-    pub(crate) fn is_late(&mut self, context: &Context) -> bool {
+    /// Checks whether it has to end, and why.
+    fn lateness(&mut self, context: &Context) -> Option<Late> {
         let now_ms = context.clock.now_ms();
-        let mut is_over = self.end_ms(context) <= now_ms;
-        if let Place::With {
+        let end_ms = self.end_ms(context);
+        if end_ms <= now_ms {
+            let timeout_ms = context.timeouts.tls_handshake_timeout_ms;
+            return Some(match end_ms < Timeouts::end_ms(self.since_ms, timeout_ms) {
+                true => Late::Draining,
+                false => Late::Timeout(timeout_ms),
+            });
+        }
+        let Place::With {
             since_ms,
             checked_ms,
         } = &mut self.place
-        {
-            *checked_ms = now_ms;
-            let kept_ms = now_ms.saturating_sub(*since_ms);
-            let are_awaited = context.handshakes.awaited > 0;
-            is_over |= are_awaited && !self.is_queued && kept_ms >= allowed_ms(context);
-        }
-        is_over
+        else {
+            return None;
+        };
+        *checked_ms = now_ms;
+        let kept_ms = now_ms.saturating_sub(*since_ms);
+        let are_awaited = context.handshakes.awaiting > 0;
+        let is_late = are_awaited && !self.is_queued && kept_ms >= allowed_ms(context);
+        is_late.then_some(Late::Place(context.limits.tls_handshakes_max))
     }
+}
+
+/// Why a handshake has to end.
+enum Late {
+    Timeout(u64),
+    /// Others wait for its place, of which there are so many.
+    Place(u64),
+    /// The worker ends. That is no fault.
+    Draining,
 }
 
 /// How long a place may be kept while others wait: the less, the more of them there are for each place.
 fn allowed_ms(context: &Context) -> u64 {
     let places = context.limits.tls_handshakes_max.max(1);
-    let all = places.saturating_add(context.handshakes.awaited);
+    let all = places.saturating_add(context.handshakes.awaited());
     (KEPT_MS_MAX.saturating_mul(places) / all).max(KEPT_MS_MIN)
 }
 
@@ -188,12 +211,48 @@ impl Connection {
     /// The handshake is over: its place is free.
     pub(super) fn leave_handshake(&mut self, context: &mut Context, how: HandshakeEnd) {
         if let Phase::Handshake(handshake) = &mut self.phase {
-            handshake.leaves_queue(&mut context.handshakes);
+            handshake.takes_step(&mut context.handshakes);
             handshake.leave(&mut context.handshakes);
             context.metrics.handshake_ended(how);
             let since_ms = context.clock.now_ms();
             self.phase = Phase::preface(since_ms);
         }
+    }
+
+    /// The TLS handshake is complete, or the peer does not use TLS. Returns false if neither is known: without its session, a request would
+    /// count as secure and have no certificate of its client.
+    pub(super) fn complete_handshake(&mut self, context: &mut Context) -> bool {
+        self.link.note_session();
+        let (is_plain, has_session) = (self.link.lacks_tls(), self.link.has_session());
+        let how = match has_session && !is_plain {
+            true => HandshakeEnd::Completed,
+            false => HandshakeEnd::Failed,
+        };
+        self.leave_handshake(context, how);
+        has_session || is_plain
+    }
+
+    /// Ends a handshake that has to end, and counts it for the log.
+    #[cold]
+    pub(super) fn late_handshake(&mut self, context: &mut Context) -> Fate {
+        let Phase::Handshake(handshake) = &mut self.phase else {
+            return Fate::Open;
+        };
+        let reason = match handshake.lateness(context) {
+            None => return Fate::Open,
+            Some(Late::Draining) => return Fate::Close,
+            Some(Late::Timeout(timeout_ms)) => {
+                format!("it took longer than tls_handshake_timeout_ms ({timeout_ms})")
+            }
+            Some(Late::Place(places)) => {
+                format!(
+                    "it was slow, and others waited for its place: tls_handshakes_max ({places}) have one"
+                )
+            }
+        };
+        let client = &self.link.circumstances.client;
+        context.refusals.add_handshake(client, &reason);
+        Fate::Close
     }
 
     /// Counts a failed handshake for the log. Returns whether it failed because of what the peer sent, and not because it is gone.

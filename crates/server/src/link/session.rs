@@ -11,6 +11,11 @@ impl Link {
         self.circumstances.tls = self.transport.tls_details().map(Arc::new);
     }
 
+    /// Whether there is something that they may know of it.
+    pub(crate) fn has_session(&self) -> bool {
+        self.circumstances.tls.is_some()
+    }
+
     /// Bytes of what was collected for them.
     pub(super) fn details_bytes(&self) -> usize {
         let details = self.circumstances.tls.as_ref();

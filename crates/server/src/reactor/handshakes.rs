@@ -82,14 +82,9 @@ impl<A: App> Worker<A> {
         self.note_awaited();
     }
 
-    /// Counts the handshakes that wait for a place.
+    /// Notes whether handshakes wait to be accepted.
     pub(super) fn note_awaited(&mut self) {
-        let awaited = self.handshakes.waiting.len() as u64;
-        self.context.handshakes.awaited = match self.accepting.is_holding_off() && awaited > 0 {
-            // And nobody knows how many others, which wait to be accepted.
-            true => u64::MAX,
-            false => awaited,
-        };
+        self.context.handshakes.are_held_off = self.accepting.is_holding_off();
     }
 
     /// Takes the next connection that has a place.
@@ -114,14 +109,23 @@ impl<A: App> Worker<A> {
             if has_place {
                 return key;
             }
-            push(&mut self.handshakes.waiting, &mut self.context, id);
+            if push(&mut self.handshakes.waiting, &mut self.context, id)
+                && let Some(handshake) = connection.handshake()
+            {
+                handshake.awaits_place(&mut self.context.handshakes);
+            }
         }
     }
 }
 
-fn push(queue: &mut VecDeque<ConnectionId>, context: &mut Context, id: ConnectionId) {
+/// Returns false without memory for it.
+fn push(queue: &mut VecDeque<ConnectionId>, context: &mut Context, id: ConnectionId) -> bool {
     match reserve_place(queue) {
         Ok(()) => queue.push_back(id),
-        Err(NoMemory(bytes)) => context.note_shortage(bytes),
+        Err(NoMemory(bytes)) => {
+            context.note_shortage(bytes);
+            return false;
+        }
     }
+    true
 }

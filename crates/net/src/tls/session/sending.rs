@@ -37,7 +37,7 @@ impl Session {
         parts: &[&[u8]],
         flags: SendFlags,
     ) -> Sent {
-        if self.phase == Phase::Plain {
+        if self.is_plain {
             return sent(retry_on_intr(|| send(socket, first_of(parts), flags)));
         }
         match self.flush(socket) {

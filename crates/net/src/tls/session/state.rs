@@ -30,7 +30,7 @@ impl Session {
 
     /// Whether the peer does not speak TLS.
     pub(crate) fn is_plain(&self) -> bool {
-        self.phase == Phase::Plain
+        self.is_plain
     }
 
     /// Whether records wait for the socket.
