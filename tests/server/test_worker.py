@@ -6,12 +6,16 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bolide import _core
 from bolide.config.settings import resolve
+from bolide.errors import ConfigError
 from bolide.server import forked, worker
+from bolide.server.process import channel
 from bolide.server.process.ending import Ending
 from bolide.server.redirect import Redirection
 
@@ -36,6 +40,50 @@ def test_keys_of_old_tickets_are_forgotten_without_clients(monkeypatch: pytest.M
             await is_over.wait()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ConfigError("key: a is not the key of b")])
+def test_a_worker_that_cannot_use_new_certificates_asks_for_them_again(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception in the loop's reader would leave it with the old ones forever."""
+
+    class Certificates:
+        current = "new"
+        attempts = 0
+
+        def take(self, received: bytes) -> None:
+            assert received == b"content"
+            self.attempts += 1
+            if self.attempts == 1:
+                raise error
+
+    class Server:
+        def __init__(self, is_renewed: asyncio.Event) -> None:
+            self.is_renewed = is_renewed
+
+        def renew_tls(self, current: str) -> None:
+            assert current == "new"
+            self.is_renewed.set()
+
+    async def run() -> int:
+        is_renewed = asyncio.Event()
+        certificates: Any = Certificates()
+        service: Any = SimpleNamespace(server=Server(is_renewed))
+        ours, theirs = channel.channel(0)
+        worker._take_what_is_new(theirs, certificates, service)
+        async with asyncio.timeout(20):
+            while not is_renewed.is_set():
+                ours.send(1, lambda: _core.memory_file(b"content"))
+                await asyncio.sleep(0)
+        asyncio.get_running_loop().remove_reader(theirs)
+        os.close(ours.fd)
+        os.close(theirs)
+        attempts: int = certificates.attempts
+        return attempts
+
+    assert asyncio.run(run()) == 2
+    assert "this worker keeps the old certificates: it cannot use the new ones: " in caplog.text
 
 
 @pytest.fixture

@@ -269,8 +269,11 @@ def _take_what_is_new(channel_fd: int, certificates: Certificates | None, servic
             running.remove_reader(channel_fd)
             return
         if received.certificates is not None and certificates is not None:
-            certificates.take(received.certificates)
-            service.server.renew_tls(certificates.current)
+            try:
+                certificates.take(received.certificates)
+                service.server.renew_tls(certificates.current)
+            except (MemoryError, ConfigError, ValueError) as error:
+                channel.report_unusable(channel_fd, error)
         if received.access_log_fd is not None:
             try:
                 service.server.reopen_access_log(received.access_log_fd)

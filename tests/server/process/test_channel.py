@@ -71,6 +71,25 @@ def test_a_worker_without_descriptors_gets_it_later(
     assert receive(theirs) == Received()
 
 
+def test_a_worker_without_memory_gets_it_later(
+    ends: tuple[Channel, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = ends
+    ours.send(1, in_memory)
+
+    def fail(fd: int, _: str) -> object:
+        os.close(fd)
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.open", fail)
+        assert receive(theirs) == Received()
+    text = "it cannot use the new ones: no memory is left; they are asked for again"
+    assert text in caplog.text
+    ours.send(1, in_memory)
+    assert receive(theirs).certificates == b"content"
+
+
 def test_a_supervisor_without_descriptors_sends_it_later(
     ends: tuple[Channel, int], caplog: pytest.LogCaptureFixture
 ) -> None:

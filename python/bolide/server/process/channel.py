@@ -6,6 +6,7 @@ file that the supervisor has opened, so that all workers write to the same one, 
 right to open it. A descriptor can be lost on its way, because the worker has none left. The worker
 then asks for it again: for certificates at once, which are sent when they are looked at next, and
 for the access log after a second, which is sent at once. Until then it goes on with what it has.
+The same holds for certificates that it has no memory for.
 """
 
 from __future__ import annotations
@@ -138,7 +139,10 @@ def receive(fd: int) -> Received:
                 raise EOFError
             (lost.discard if fds else lost.add)(message)
             for each in fds:
-                _take(received, message, each)
+                try:
+                    _take(received, message, each)
+                except (MemoryError, OSError) as error:
+                    report_unusable(fd, error)
     except BlockingIOError:
         received.is_log_lost = ACCESS_LOG in lost
         _report_lost(end, lost)
@@ -167,11 +171,23 @@ def _report_lost(end: socket.socket, lost: set[bytes]) -> None:
         logger.error("%s; it is asked for again", text)
 
 
+def report_unusable(fd: int, error: Exception) -> None:
+    """Log why new certificates cannot be used, and ask for them again."""
+    cause = str(error) or ("no memory is left" if isinstance(error, MemoryError) else repr(error))
+    text = "this worker keeps the old certificates: it cannot use the new ones: %s"
+    logger.error("%s; they are asked for again", text % cause)
+    _ask(fd, AGAIN)
+
+
 def ask_for_log(fd: int) -> None:
     """Ask for the access log again; nothing happens if the supervisor has ended."""
+    _ask(fd, LOG_AGAIN)
+
+
+def _ask(fd: int, message: bytes) -> None:
     end = socket.socket(fileno=fd)
     try:
-        end.send(LOG_AGAIN)
+        end.send(message)
     except OSError:
         pass
     finally:
