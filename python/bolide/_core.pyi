@@ -29,6 +29,7 @@ __all__ = [
     "NativeApp",
     "Request",
     "Response",
+    "RevocationFacts",
     "Selector",
     "Server",
     "Siblings",
@@ -438,6 +439,38 @@ class CertificateFacts:
     def absent_issuer(self) -> str | None:
         """The issuer of a certificate that is alone in its file and not self-signed."""
 
+    @property
+    def rsa_bits(self) -> int | None:
+        """The length of its key, if that is an RSA key."""
+
+@final
+class RevocationFacts:
+    """What the server logs about a revocation list."""
+
+    @property
+    def file(self) -> int:
+        """The index of its file."""
+
+    @property
+    def issuer(self) -> str:
+        """Its authority."""
+
+    @property
+    def first_s(self) -> int:
+        """When it was issued, in seconds since 1970."""
+
+    @property
+    def last_s(self) -> int | None:
+        """The end of its validity, in seconds since 1970."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Its length."""
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether a newer one is used instead."""
+
 @final
 class TlsConfig:
     """The certificates, keys and rules of a server that uses TLS."""
@@ -471,8 +504,8 @@ class TlsConfig:
         """Describe the certificate of each pair."""
 
     @property
-    def revocation_lists(self) -> list[tuple[int, str, int | None]]:
-        """The index of its file, the issuer, and the last second of validity of each list."""
+    def revocation_lists(self) -> list[RevocationFacts]:
+        """Describe the revocation lists, the newest first."""
 
 @final
 class Server:

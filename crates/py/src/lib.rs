@@ -58,6 +58,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::TicketSecret>()?;
     module.add_class::<server::TlsConfig>()?;
     module.add_class::<server::CertificateFacts>()?;
+    module.add_class::<server::RevocationFacts>()?;
     module.add_class::<selector::Selector>()?;
     module.add_function(wrap_pyfunction!(selector::selector, module)?)?;
     Ok(())

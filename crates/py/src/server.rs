@@ -35,7 +35,8 @@ pub(crate) use admission::share_client_rates;
 pub(crate) use counts::{Counts, metrics};
 pub(crate) use siblings::Siblings;
 pub(crate) use tls::{
-    CertificateFacts, TicketSecret, TlsConfig, memory_file, opened_key, self_signed,
+    CertificateFacts, RevocationFacts, TicketSecret, TlsConfig, memory_file, opened_key,
+    self_signed,
 };
 
 /// One worker's reactor with HTTP on it.

@@ -17,7 +17,7 @@ const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
 const UTC_TIME: u8 = 0x17;
 /// UTCTime and GeneralizedTime.
-const TIMES: [u8; 2] = [UTC_TIME, 0x18];
+pub(super) const TIMES: [u8; 2] = [UTC_TIME, 0x18];
 const BMP_STRING: u8 = 0x1e;
 const TELETEX_STRING: u8 = 0x14;
 /// Types of strings whose bytes are UTF-8, or a part of it: UTF8String, PrintableString, IA5String, NumericString, VisibleString.
@@ -142,14 +142,24 @@ impl<'a> Certificate<'a> {
             .map(|name| name.content)
     }
 
-    fn extension(&self, identifier: &[u8]) -> Option<Reader<'a>> {
-        self.extensions?.find_map(|extension| {
-            let mut parts = Reader::new(extension.content);
-            let found = parts.read(OBJECT_IDENTIFIER)?;
-            parts.pass_over(BOOLEAN);
-            (found == identifier).then(|| parts.enter(OCTET_STRING))?
-        })
+    /// Its issuer in DER.
+    pub(super) fn issuer_der(&self) -> &'a [u8] {
+        self.issuer.rest()
     }
+
+    fn extension(&self, identifier: &[u8]) -> Option<Reader<'a>> {
+        extension(self.extensions?, identifier)
+    }
+}
+
+/// The value of one of the extensions of a certificate or of a revocation list.
+pub(super) fn extension<'a>(mut extensions: Reader<'a>, identifier: &[u8]) -> Option<Reader<'a>> {
+    extensions.find_map(|extension| {
+        let mut parts = Reader::new(extension.content);
+        let found = parts.read(OBJECT_IDENTIFIER)?;
+        parts.pass_over(BOOLEAN);
+        (found == identifier).then(|| parts.enter(OCTET_STRING))?
+    })
 }
 
 /// A certificate's SHA-256 fingerprint, as browsers show it.

@@ -14,8 +14,8 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::failure::of_file;
 use super::pair::{Pair, ServerPair};
-use super::resumption::DatedVerifier;
-use super::revocation::{self, RevocationList};
+use super::resumption::{DatedList, DatedVerifier, Verifier};
+use super::revocation::{self, Found, RevocationList};
 use super::sealing::provider;
 use super::selection::Selection;
 use super::tickets::{TicketSecret, Ticketer};
@@ -143,7 +143,7 @@ impl TlsConfig {
         })
     }
 
-    /// The revocation lists, in the order of their files.
+    /// The revocation lists, the newest first.
     pub fn lists(&self) -> &[RevocationList] {
         &self.lists
     }
@@ -181,27 +181,61 @@ pub(super) fn not_pem(error: &pem::Error) -> &'static str {
 
 /// What verifies the certificates of clients. A list whose time is over says nothing about a certificate that was revoked since then, so
 /// clients that it is about are refused.
-fn verifier(
+pub(super) fn verifier(
     clients: Clients<'_>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<(Arc<dyn ClientCertVerifier>, Vec<RevocationList>), TlsError> {
     let roots = Arc::new(roots(clients.authorities)?);
-    let (mut lists, mut ders) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     for (file, text) in clients.lists.iter().enumerate() {
-        for (list, der) in revocation::read((file, text), &roots, provider)? {
-            lists.push(list);
-            ders.push(der);
-        }
+        found.extend(revocation::read(file, text)?);
     }
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider))
-        .with_crls(ders)
-        .enforce_revocation_expiration();
-    let verifier = match clients.is_optional {
-        true => verifier.allow_unauthenticated(),
-        false => verifier,
+    let mut verifiers = Vec::new();
+    for lists in revocation::choose(&mut found)? {
+        verifiers.push(Verifier {
+            verifier: with_lists(&lists, clients.is_optional, (&roots, provider))?,
+            lists: lists.iter().filter_map(|it| dated(it)).collect(),
+        });
+    }
+    let first = verifiers.pop().ok_or_else(|| unusable("no verifier"))?;
+    let others = verifiers;
+    let lists = found.into_iter().map(|it| it.list).collect();
+    Ok((Arc::new(DatedVerifier { first, others }), lists))
+}
+
+/// What verifies certificates with lists. Only if that cannot be made, each list is tried, so that the error names its file.
+fn with_lists(
+    lists: &[&Found],
+    is_optional: bool,
+    with: (&Arc<RootCertStore>, &Arc<CryptoProvider>),
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let build = |lists: &[&Found]| {
+        let (roots, provider) = (Arc::clone(with.0), Arc::clone(with.1));
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+            .with_crls(lists.iter().map(|it| it.der.clone()))
+            .enforce_revocation_expiration();
+        match is_optional {
+            true => verifier.allow_unauthenticated().build(),
+            false => verifier.build(),
+        }
     };
-    let verifier = DatedVerifier(verifier.build().map_err(unusable)?);
-    Ok((Arc::new(verifier), lists))
+    let failed = match build(lists) {
+        Ok(verifier) => return Ok(verifier),
+        Err(error) => error,
+    };
+    for list in lists {
+        build(&[*list]).map_err(|error| TlsError::BadList(list.list.file, error.to_string()))?;
+    }
+    Err(unusable(failed))
+}
+
+/// The last second at which webpki uses a list is the one before its end.
+fn dated(found: &Found) -> Option<DatedList> {
+    let until = found.list.valid_until?.saturating_sub(1);
+    Some(DatedList {
+        issuer: found.issuer.clone(),
+        until_s: u64::try_from(until).unwrap_or(0),
+    })
 }
 
 fn roots(authorities: &[u8]) -> Result<RootCertStore, TlsError> {

@@ -23,6 +23,11 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
+    /// Its bytes.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
     /// The content of the next element, which must have this tag.
     pub(super) fn read(&mut self, tag: u8) -> Option<&'a [u8]> {
         let element = self.next().filter(|element| element.tag == tag)?;

@@ -58,13 +58,31 @@ pub(super) fn unusable(key: &PrivateKeyDer<'_>) -> Option<String> {
     }
 }
 
-fn unusable_rsa(key: &[u8]) -> Option<String> {
+/// The length of an RSA key in bits; None for other keys.
+pub(super) fn rsa_bits(key: &PrivateKeyDer<'_>) -> Option<usize> {
+    match key {
+        PrivateKeyDer::Pkcs1(key) => modulus_bits(key.secret_pkcs1_der()),
+        PrivateKeyDer::Pkcs8(key) => {
+            let mut key = Reader::new(key.secret_pkcs8_der()).enter(SEQUENCE)?;
+            key.read(INTEGER)?;
+            let kind = key.enter(SEQUENCE)?.read(OBJECT_IDENTIFIER)?;
+            modulus_bits(key.read(OCTET_STRING).filter(|_| kind == RSA)?)
+        }
+        _ => None,
+    }
+}
+
+fn modulus_bits(key: &[u8]) -> Option<usize> {
     let mut key = Reader::new(key).enter(SEQUENCE)?;
     key.read(INTEGER)?;
     let modulus = key.read(INTEGER)?;
     let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
     let modulus = modulus.get(zeros..)?;
-    let bits = 8 * modulus.len() - modulus.first()?.leading_zeros() as usize;
+    Some(8 * modulus.len() - modulus.first()?.leading_zeros() as usize)
+}
+
+fn unusable_rsa(key: &[u8]) -> Option<String> {
+    let bits = modulus_bits(key)?;
     match (RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits) {
         true => None,
         false => Some(format!(

@@ -14,7 +14,7 @@ use super::certificate::{self, Certificate, to_pem};
 use super::config::{TlsError, certificates, not_pem};
 use super::encrypted_key::{Locked, is_locked, unlocked};
 use super::failure::of_file;
-use super::key_kind::unusable;
+use super::key_kind::{rsa_bits, unusable};
 use super::sealing::provider;
 
 /// A certificate chain and its private key, both in PEM.
@@ -41,6 +41,8 @@ pub struct ServerPair {
     pub disorder: Option<String>,
     /// The issuer of a certificate that is alone in its file, unless that is the certificate itself.
     pub absent_issuer: Option<String>,
+    /// The length of its key in bits, if that is an RSA key.
+    pub rsa_bits: Option<usize>,
 }
 
 impl ServerPair {
@@ -62,6 +64,7 @@ impl ServerPair {
         if let Some(reason) = unusable(&key) {
             return Err(TlsError::UnusableKey(reason));
         }
+        let rsa_bits = rsa_bits(&key);
         let disorder = disorder(&chain);
         let is_alone = chain.len() == 1 && read.issuer() != read.subject();
         let key = certified(chain, key)?;
@@ -73,6 +76,7 @@ impl ServerPair {
             fingerprint: certificate::fingerprint(&der),
             disorder,
             absent_issuer: is_alone.then(|| read.issuer()),
+            rsa_bits,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::IntoRawFd as _;
 use std::sync::Arc;
 
-use net::{Clients, Offer, Pair, ServerPair, TlsError};
+use net::{Clients, Offer, Pair, RevocationList, ServerPair, TlsError};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -50,6 +50,7 @@ pub(crate) struct CertificateFacts {
     fingerprint: String,
     disorder: Option<String>,
     absent_issuer: Option<String>,
+    rsa_bits: Option<usize>,
 }
 
 impl CertificateFacts {
@@ -63,6 +64,31 @@ impl CertificateFacts {
             fingerprint: pair.fingerprint.clone(),
             disorder: pair.disorder.clone(),
             absent_issuer: pair.absent_issuer.clone(),
+            rsa_bits: pair.rsa_bits,
+        }
+    }
+}
+
+/// A revocation list of a [`TlsConfig`].
+#[pyclass(module = "bolide._core", frozen, get_all)]
+pub(crate) struct RevocationFacts {
+    file: usize,
+    issuer: String,
+    first_s: i64,
+    last_s: Option<i64>,
+    size_bytes: usize,
+    is_superseded: bool,
+}
+
+impl RevocationFacts {
+    fn of(list: &RevocationList) -> RevocationFacts {
+        RevocationFacts {
+            file: list.file,
+            issuer: list.issuer.clone(),
+            first_s: list.issued,
+            last_s: list.valid_until,
+            size_bytes: list.bytes,
+            is_superseded: list.is_superseded,
         }
     }
 }
@@ -118,12 +144,14 @@ impl TlsConfig {
             .collect()
     }
 
-    /// Of each revocation list: the index of its file, its issuer, and the last second of its validity since 1970.
+    /// The revocation lists, the newest first.
     #[getter]
-    fn revocation_lists(&self) -> Vec<(usize, String, Option<i64>)> {
-        let described =
-            |list: &net::RevocationList| (list.file, list.issuer.clone(), list.valid_until);
-        self.config.lists().iter().map(described).collect()
+    fn revocation_lists(&self) -> Vec<RevocationFacts> {
+        self.config
+            .lists()
+            .iter()
+            .map(RevocationFacts::of)
+            .collect()
     }
 }
 

@@ -30,6 +30,11 @@ CHECK_S = 2.0
 """How often the files are looked at. New ones are used when two looks in a row see the same."""
 DAY_S = 86_400
 SOON_DAYS = 14
+LIST_SOON_SHARE = 0.25
+"""Share of the validity of a revocation list that is left when the first warning is logged."""
+LIST_BYTES_MAX = 1 << 20
+RSA_BITS_MAX = 3072
+"""Above these, a handshake takes so long that other clients notice."""
 HTTP10, HTTP11 = "http/1.0", "http/1.1"
 DEVELOPMENT_NAMES = ["localhost", "127.0.0.1", "::1"]
 START_S = 10.0
@@ -96,6 +101,7 @@ class Certificates:
         self._announce_own()
         self._warn_of_others()
         self._warn_of_order()
+        self._warn_of_cost()
         self._warn()
 
     def serves(self, settings: Settings) -> bool:
@@ -138,6 +144,7 @@ class Certificates:
             logger.info("the certificate%s read again: %s", what, self._described())
         self._warn_of_others()
         self._warn_of_order()
+        self._warn_of_cost()
         self._warn_from = 0.0
         self._warn()
         return True
@@ -155,8 +162,9 @@ class Certificates:
 
     def take(self, received: bytes) -> None:
         """Use what `in_memory` wrote in another process."""
-        self._content = msgspec.msgpack.decode(received, type=Content)
-        self.current = self._offer(self._content)
+        content = msgspec.msgpack.decode(received, type=Content)
+        self.current = self._offer(content)
+        self._content = content
 
     def in_memory(self) -> int:
         """Write what the files contain to memory; return a descriptor, which the caller closes."""
@@ -277,20 +285,44 @@ class Certificates:
                 text = "the %s %s is accessible to other users (mode %04o); chmod 600 ends that"
                 logger.warning(text, what, path, mode)
 
+    def _warn_of_cost(self) -> None:
+        """Log which lists are not used, and what makes handshakes slow."""
+        for pair, facts in self._each():
+            if facts.rsa_bits is not None and facts.rsa_bits > RSA_BITS_MAX:
+                text = "the key %s is an RSA key of %d bits: while one client connects, the others "
+                text += "of its worker wait for milliseconds; an ECDSA key (P-256) is much faster"
+                logger.warning(text, pair.key, facts.rsa_bits)
+        for listed in self.current.revocation_lists:
+            path = self._settings.client_crl[listed.file]
+            if listed.is_superseded:
+                text = "the revocation list of %s in %s that was issued on %s is not used: "
+                text += "there is a newer one"
+                logger.info(text, listed.issuer, path, _date(listed.first_s))
+            elif listed.size_bytes > LIST_BYTES_MAX:
+                text = "the revocation list of %s in %s has %.1f MiB, all of which is hashed for "
+                text += "each new client with a certificate, while the others of its worker wait; "
+                text += "can the authority leave out certificates that have expired?"
+                logger.warning(text, listed.issuer, path, listed.size_bytes / (1 << 20))
+
     def _warn(self) -> None:
-        """Once a day, log which certificates are not valid, or not for long."""
+        """Once a day, and when that changes, log which files are not valid, or not for long."""
         if time.monotonic() < self._warn_from:
             return
-        self._warn_from = time.monotonic() + DAY_S
-        now = time.time()
+        now, wait_s = time.time(), float(DAY_S)
         for pair, facts in self._each():
             text = validity(facts.first_s, facts.last_s, now)
             if text and not pair.is_self_signed:
                 logger.warning("the certificate %s %s", pair.certificate, text)
-        for index, issuer, end in self.current.revocation_lists:
-            if end is not None and end < now:
-                text = "the revocation list of %s in %s expired on %s; its clients are refused"
-                logger.warning(text, issuer, self._settings.client_crl[index], _date(end))
+        for listed in self.current.revocation_lists:
+            if listed.last_s is None or listed.is_superseded:
+                continue
+            soon = listed.last_s - LIST_SOON_SHARE * (listed.last_s - listed.first_s)
+            wait_s = min([wait_s, *(at - now for at in (soon, listed.last_s) if at > now)])
+            text = validity_of_list(soon, listed.last_s, now)
+            if text:
+                path = self._settings.client_crl[listed.file]
+                logger.warning("the revocation list of %s in %s %s", listed.issuer, path, text)
+        self._warn_from = time.monotonic() + wait_s
 
 
 def protocols(alpn: Sequence[str]) -> list[str]:
@@ -309,6 +341,15 @@ def validity(first: float, last: float, now: float) -> str:
         return f"is valid only from {_date(first)} on; is the clock of this machine right?"
     if last - now < SOON_DAYS * DAY_S:
         return f"expires on {_date(last)}; renew it"
+    return ""
+
+
+def validity_of_list(soon: float, last: float, now: float) -> str:
+    """Return what is wrong with the validity of a revocation list; "" if nothing is."""
+    if now >= last:
+        return f"expired on {_date(last)}; its clients are refused: replace it"
+    if now >= soon:
+        return f"expires on {_date(last)}, and its clients are refused then; replace it before"
     return ""
 
 
