@@ -121,7 +121,7 @@ fn is_revoked(result: &Result<u64, Error>) -> bool {
 #[test]
 fn of_two_lists_the_newer_one_counts_in_any_order() {
     let authority = Authority::new("a");
-    let (good, bad) = (authority.issue(1), authority.issue(2));
+    let (good, bad) = ([authority.issue(1)], [authority.issue(2)]);
     for (issued, number) in [(2025, 2), (2025, 1), (2024, 300)] {
         let old = authority.list(List { number: 2, ..LIST });
         let new = authority.list(List {
@@ -136,8 +136,8 @@ fn of_two_lists_the_newer_one_counts_in_any_order() {
             vec![new, old],
             vec![together],
         ] {
-            assert!(verify(&[&authority], &lists, &[good.clone()]).is_ok());
-            assert!(is_revoked(&verify(&[&authority], &lists, &[bad.clone()])));
+            assert!(verify(&[&authority], &lists, &good).is_ok());
+            assert!(is_revoked(&verify(&[&authority], &lists, &bad)));
         }
     }
 }
