@@ -1,15 +1,17 @@
 """What a handler can ask of a request."""
 
 import asyncio
+import gc
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from bolide.errors import ClientDisconnected
-from bolide.web import App, Request
+from bolide.web import App, Request, WebSocket
 from bolide.web.testclient import Result, TestClient
 
 PARTS = [b"ab", b"cd", b"ef"]
@@ -343,6 +345,57 @@ def test_a_kept_request_stays_what_it_was() -> None:
             for request in kept
         ]
     assert seen == [(f"/{n}", n, n, n.encode()) for n in "abc"]
+
+
+@pytest.mark.parametrize("kept", ["a task", "a cancelled task", "the awaitable"])
+@pytest.mark.parametrize("protocol", ["http", "websocket"])
+def test_a_request_that_keeps_its_disconnection_is_collected(protocol: str, kept: str) -> None:
+    class Mark:
+        pass
+
+    marks: list[weakref.ref[Mark]] = []
+    app = App()
+
+    def keep(request: Any) -> None:
+        left = request.disconnected()
+        request.state.left = left if kept == "the awaitable" else asyncio.create_task(left)
+        if kept == "a cancelled task":
+            asyncio.get_running_loop().call_soon(request.state.left.cancel)
+        request.state.mark = Mark()
+        marks.append(weakref.ref(request.state.mark))
+
+    @app.get("/")
+    async def handler(request: Request) -> str:
+        keep(request)
+        return ""
+
+    @app.websocket("/")
+    async def socket_handler(ws: WebSocket) -> None:
+        keep(ws)
+        await ws.send("")
+
+    with TestClient(app) as client:
+        for _ in range(3):
+            if protocol == "http":
+                assert client.get("/").status == 200
+            else:
+                with client.websocket("/") as websocket:
+                    assert websocket.receive() == ""
+    gc.collect()
+    assert [mark() for mark in marks] == [None] * 3
+
+
+def test_a_wait_for_the_disconnection_can_be_repeated() -> None:
+    async def handler(request: Request) -> str:
+        left = request.disconnected()
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await left
+        assert not request.is_disconnected
+        return "here"
+
+    assert converse(handler).text == "here"
 
 
 def test_a_client_that_disconnects_is_reported() -> None:

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyBytes;
 use server::{Command, ExchangeId};
 
 use super::request::Request;
-use crate::ffi::{self, Awaitable, Sent};
+use crate::ffi::{self, Awaitable, GilCell, Sent};
 use crate::run::awaitable::awaitable;
 use crate::run::exchanges::Exchanges;
 
@@ -82,30 +83,53 @@ impl Awaitable for Part {
 awaitable!(Part);
 
 /// The client's disconnection, or the end of its exchange.
+///
+/// The request may refer to this, directly or by the task that awaits it: the collector sees that cycle, and the end of the wait breaks it.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Departure {
-    request: Py<Request>,
+    /// None when it has returned.
+    request: GilCell<Option<Py<Request>>>,
 }
 
 impl Departure {
     pub(crate) fn of(request: Bound<'_, Request>) -> PyResult<Bound<'_, PyAny>> {
         let py = request.py();
-        let request = request.unbind();
+        let request = GilCell::of(Some(request.unbind()));
         Ok(Bound::new(py, Departure { request })?.into_any())
     }
 }
 
 impl Awaitable for Departure {
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
-        let wait = || match self.request.get().waits_for_departure(py)? {
-            Some((exchanges, id)) => exchanges.wait_to_leave(py, id).map(Sent::Yielded),
-            None => Ok(Sent::Returned(py.None().into_bound(py))),
+        let wait = || {
+            let clone = |request: &mut Option<Py<Request>>| Some(request.as_ref()?.clone_ref(py));
+            let waiting = match self.request.reach(py, clone)? {
+                Some(request) => request.get().waits_for_departure(py)?,
+                None => None,
+            };
+            if let Some((exchanges, id)) = waiting {
+                return exchanges.wait_to_leave(py, id).map(Sent::Yielded);
+            }
+            let request = self.request.reach(py, Option::take)?;
+            drop(request);
+            Ok(Sent::Returned(py.None().into_bound(py)))
         };
         wait().unwrap_or_else(Sent::raised)
     }
 }
 
-awaitable!(Departure);
+awaitable!(impl Departure {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // The collector runs with the interpreter attached, and never while the cell is held.
+        let visited = ffi::attached(|py| self.request.with(py, |request| visit.call(&*request)));
+        visited.unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self) {
+        let request = ffi::attached(|py| self.request.with(py, Option::take));
+        drop(request);
+    }
+});
 
 /// The sending side of a streamed response.
 #[pyclass(module = "bolide._core", frozen)]
