@@ -118,6 +118,22 @@ def test_routes_of_native_applications_have_bounds(start: Start) -> None:
         assert streams.response(3).status == 413
 
 
+def test_routes_that_are_added_late_have_bounds(start: Start) -> None:
+    server = start("admission/bounded_late.py", "--h2c")
+    with server.connect() as client:
+        assert client.get("/add").status == 200
+    with server.connect() as client:
+        assert client.post("/small", b"x" * 10).content == b"10"
+        assert client.get("/late").status == 503
+    with server.connect() as client:
+        assert client.post("/small", b"x" * 11).status == 413
+    server.wait_line(r"refused 1 request with 413.* or the limit of its path")
+    with Client(server.connect()) as streams:
+        assert streams.request(1, "/late").status == 503
+        streams.send(post(3, "/small"), data(3, b"x" * 11, is_last=True))
+        assert streams.response(3).status == 413
+
+
 def test_threads_run_on_after_the_503_of_their_path(start: Start) -> None:
     server = start("admission/waits.py", "--path-limit", "/wait handler_timeout_ms=50")
     with server.connect() as client, server.connect() as other:

@@ -189,6 +189,32 @@ def test_settings_are_those_of_the_server(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert headers["server"] == "bolide"
 
 
+@pytest.mark.parametrize("when", ["at startup", "while it is served"])
+def test_bounds_of_routes_that_are_added_late_hold(when: str) -> None:
+    app = App()
+
+    def count(request: Request) -> str:
+        return str(len(request.body()))
+
+    async def late(request: Request) -> None:
+        await asyncio.Event().wait()
+
+    def add() -> None:
+        app.add_route("/small", count, ["POST"], body_bytes_max=10)
+        app.add_route("/late", late, handler_timeout_ms=50)
+
+    app.add_route("/usual", count, ["POST"])
+    if when == "at startup":
+        app.on_startup(add)
+    with TestClient(app) as client:
+        if when != "at startup":
+            add()
+        assert client.post("/small", content=b"x" * 10).text == "10"
+        assert client.post("/small", content=b"x" * 11).status == 413
+        assert client.post("/usual", content=b"x" * 11).text == "11"
+        assert client.get("/late").status == 503
+
+
 def test_the_shutdown_follows_the_last_handler() -> None:
     steps: list[str] = []
     app = App()

@@ -103,12 +103,12 @@ impl Interface {
         })
     }
 
-    /// Called at the start of a pass.
-    pub(crate) fn pass_begins(&mut self) {
+    /// Called at the start of a pass. Returns whether routes have been added since the last one.
+    pub(crate) fn pass_begins(&mut self) -> bool {
         match self {
             Interface::Native(native) => native.pass_begins(),
             Interface::Mounted(mounted) => mounted.pass_begins(),
-            Interface::Asgi(_) | Interface::Wsgi(_) => {}
+            Interface::Asgi(_) | Interface::Wsgi(_) => false,
         }
     }
 

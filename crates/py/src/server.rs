@@ -388,7 +388,9 @@ impl Server {
         forked::leave_between_calls();
         worker.app.wait_ends();
         self.exchanges.pass_begins();
-        worker.app.pass_begins();
+        if worker.app.pass_begins() {
+            worker.routes_changed();
+        }
         if self.drain_asked.swap(false, Ordering::Relaxed) {
             worker.drain();
         }

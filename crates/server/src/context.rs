@@ -213,9 +213,14 @@ impl Context {
     /// Looks at requests from now on, if one of these limits is set, or if an application has routes with bounds of their own.
     pub(crate) fn guard(&mut self, config: AdmissionConfig, has_routes: bool) {
         self.admission = Admission::new(config);
-        let is_bounded = self.admission.is_needed() || has_routes;
-        self.is_guarded = is_bounded || self.request_ids.is_some();
-        self.refusals.has_path_bounds = is_bounded;
+        self.is_guarded = self.request_ids.is_some();
+        self.guard_routes(self.admission.is_needed() || has_routes);
+    }
+
+    /// The same for an application that has other routes now. Requests are not looked at less: those that arrived before may still run.
+    pub(crate) fn guard_routes(&mut self, has_bounds: bool) {
+        self.is_guarded |= has_bounds;
+        self.refusals.has_path_bounds |= has_bounds;
     }
 
     /// The bounds of requests without a rule.

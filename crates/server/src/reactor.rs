@@ -264,6 +264,11 @@ impl<A: App> Worker<A> {
             .measure(Metrics::new(numbers), SlowRoutes::new(ranking));
     }
 
+    /// The application has other routes from now on.
+    pub fn routes_changed(&mut self) {
+        self.context.guard_routes(self.app.has_bounds());
+    }
+
     /// Writes the access log completely, if it can be written within a second, and ends it.
     pub fn finish_access_log(&mut self) {
         if let Some(mut log) = self.context.end_log() {

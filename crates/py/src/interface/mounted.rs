@@ -98,8 +98,8 @@ impl Mounted {
         (&mut self.native.calls.runner, &mut self.mounts.all)
     }
 
-    pub(super) fn pass_begins(&mut self) {
-        self.native.pass_begins();
+    pub(super) fn pass_begins(&mut self) -> bool {
+        self.native.pass_begins()
     }
 
     pub(super) fn watch(&self, poller: &Poller) -> std::io::Result<()> {

@@ -33,12 +33,14 @@ impl Native {
         Native { app, table, calls }
     }
 
-    /// Called at the start of a pass: takes over routes that were added since the last one.
-    pub(crate) fn pass_begins(&mut self) {
+    /// Called at the start of a pass: takes over routes that were added since the last one. Returns whether there were some.
+    pub(crate) fn pass_begins(&mut self) -> bool {
         let table = self.app.get().table();
-        if !Arc::ptr_eq(&table, &self.table) {
+        let has_changed = !Arc::ptr_eq(&table, &self.table);
+        if has_changed {
             self.table = table;
         }
+        has_changed
     }
 
     /// Handles a request by its route or, if it has none, by what is mounted.

@@ -217,7 +217,7 @@ impl<A: App> Worker<A> {
         tls: Option<Arc<TlsConfig>>,
     ) -> io::Result<()> {
         // Its startup may have added routes.
-        self.context.is_guarded |= self.app.has_bounds();
+        self.routes_changed();
         let listener = Listener::new(socket)?;
         let listener = match tls {
             Some(config) => listener.with_tls(config),
