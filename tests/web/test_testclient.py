@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.web import App, Request, Response
+from bolide.web import App, Request, Response, WebSocket
 from bolide.web.testclient import TestClient
 
 
@@ -29,6 +29,14 @@ def mirror() -> App:
         }
 
     return app
+
+
+def join_servers() -> None:
+    """Wait for the threads of servers."""
+    for thread in threading.enumerate():
+        if thread.name == "bolide-test-server":
+            thread.join(10)
+            assert not thread.is_alive()
 
 
 def headers_of(shown: dict[str, Any]) -> dict[str, str]:
@@ -56,11 +64,30 @@ def test_a_path_without_a_slash_is_refused(path: str) -> None:
 
 def test_headers_and_cookies_are_sent() -> None:
     with TestClient(mirror()) as client:
-        headers = [("X-A", "1"), ("x-a", "2"), ("Host", "example.org")]
+        headers = {"Host": "example.org"}
         sent = headers_of(client.get("/", headers=headers, cookies={"a": "1", "b": "2"}).json())
-    assert sent["x-a"] == "1, 2"
     assert sent["host"] == "example.org"
     assert sent["cookie"] == "a=1; b=2"
+
+
+def test_a_field_may_have_several_lines() -> None:
+    lines = [("X-A", "1"), ("Cookie", "a=1"), ("x-a", "2"), ("cookie", "b=2")]
+    app = mirror()
+
+    @app.websocket("/ws")
+    async def handler(ws: WebSocket) -> None:
+        await ws.send("|".join(f"{name}={value}" for name, value in ws.field_lines()))
+
+    with TestClient(app) as client:
+        sent = client.get("/", headers=lines, cookies={"c": "3"}).json()["headers"]
+        with client.websocket("/ws", headers=lines) as websocket:
+            opened = str(websocket.receive())
+    assert [line for line in sent if line[0] in ("x-a", "cookie")] == [
+        ["x-a", "1"],
+        ["x-a", "2"],
+        ["cookie", "a=1; b=2; c=3"],
+    ]
+    assert opened.endswith("|x-a=1|x-a=2|cookie=a=1; b=2")
 
 
 def test_json_is_sent_with_its_type() -> None:
@@ -277,6 +304,105 @@ def test_interim_responses_are_not_the_response() -> None:
         result = client.get("/")
     assert (result.status, result.text, result.headers["x-a"]) == (200, "content", "1")
     assert "link" not in result.headers
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_startup_that_does_not_end_is_cancelled(goes_on: bool) -> None:
+    steps: list[str] = []
+    app = App()
+
+    @app.on_startup
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            steps.append("cancelled")
+            if not goes_on:
+                raise
+
+    app.on_shutdown(lambda: steps.append("down"))
+    client = TestClient(app, timeout_s=0.05)
+    with pytest.raises(TimeoutError, match=r"^the startup did not end within 0\.05 s$"):
+        client.__enter__()
+    join_servers()
+    assert steps == (["cancelled", "down"] if goes_on else ["cancelled"])
+
+
+def test_an_interrupt_ends_a_startup(monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = threading.Event()
+    started = threading.Event()
+    app = App()
+
+    @app.on_startup
+    async def wait() -> None:
+        try:
+            started.set()
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    def interrupted(future: Any, timeout: float | None = None) -> None:
+        assert started.wait(10)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("concurrent.futures.Future.result", interrupted)
+        TestClient(app).__enter__()
+    assert cancelled.wait(10)
+    join_servers()
+
+
+def test_an_own_timeout_of_a_startup_is_raised_as_it_is() -> None:
+    app = App()
+
+    @app.on_startup
+    async def wait() -> None:
+        raise TimeoutError("ours")
+
+    with pytest.raises(TimeoutError, match="^ours$"):
+        TestClient(app).__enter__()
+
+
+def test_a_shutdown_that_does_not_end_is_cancelled() -> None:
+    steps: list[str] = []
+    app = App()
+
+    @app.on_shutdown
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            steps.append("cancelled")
+            raise
+
+    with pytest.raises(TimeoutError, match=r"^the shutdown did not end within 0\.05 s$"):
+        with TestClient(app, timeout_s=0.05):
+            pass
+    join_servers()
+    assert steps == ["cancelled"]
+
+
+def test_what_ends_the_server_is_raised() -> None:
+    tasks: list[asyncio.Task[None]] = []
+    app = App()
+
+    async def leave() -> None:
+        raise SystemExit("ours")
+
+    @app.get("/")
+    async def handler(request: Request) -> str:
+        tasks.append(asyncio.create_task(leave()))
+        return ""
+
+    with pytest.raises(SystemExit, match="^ours$"), TestClient(app) as client:
+        with client.connect() as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+            assert sock.recv(65536) == b""
+        join_servers()
+        assert isinstance(tasks[0].exception(), SystemExit)
+        with pytest.raises(RuntimeError, match="^the server has ended$"):
+            client.get("/")
 
 
 def test_an_error_in_a_test_still_ends_the_server() -> None:

@@ -14,7 +14,7 @@ import json as json_module
 import os
 import socket
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
@@ -58,7 +58,8 @@ class TestClient:
     hooks and the shutdowns. Calls work only in between, from any thread. `options` are settings of
     the server by name, as keywords of `bolide.run` (docs/settings.md), with the same defaults;
     variables and files set none. Addresses, TLS, processes and log files have no effect.
-    `timeout_s` limits each wait for the server, in seconds.
+    `timeout_s` limits each wait for the server, in seconds: also for its startup, and for its
+    shutdown when what was running has ended.
 
     Raises:
         TypeError: the application is not an `App`.
@@ -88,11 +89,12 @@ class TestClient:
             RuntimeError: the client was entered already.
             ConfigError: what is mounted is not an ASGI or WSGI application.
             LifespanError: the startup of a mounted ASGI application failed.
+            TimeoutError: the startup did not end in time; it is cancelled.
             Exception: whatever a startup hook raises.
         """
         if self._worker is not None:
             raise RuntimeError("this TestClient was entered already")
-        worker = _Worker(self._app, self._settings)
+        worker = _Worker(self._app, self._settings, self._timeout_s)
         worker.start()
         self._worker = worker
         return self
@@ -107,6 +109,10 @@ class TestClient:
 
         What is still running has a second to end: requests, and handlers whose clients have left.
         Then it is cancelled.
+
+        Raises:
+            TimeoutError: the shutdown did not end in time; it is cancelled.
+            BaseException: whatever ended the server before, such as a SystemExit in a task.
         """
         worker, self._worker = self._worker, None
         if worker is not None:
@@ -127,8 +133,9 @@ class TestClient:
         """Send one request and read its response to the end.
 
         `path` may contain a query, to which `params` are added. Characters that are not valid in a
-        request target are percent-encoded. `json` is a value to send as JSON. `content` is sent as
-        it is, a str as UTF-8 and an iterable in chunks.
+        request target are percent-encoded. Each pair of `headers` is a field line of its own, but
+        all cookies are one. `json` is a value to send as JSON. `content` is sent as it is, a str as
+        UTF-8 and an iterable in chunks.
 
         Raises:
             RuntimeError: outside of `with`.
@@ -137,13 +144,14 @@ class TestClient:
             TimeoutError: the server did not respond in time.
             http.client.HTTPException: the response is not valid, for example cut short.
         """
-        fields = _request_fields(headers, cookies)
+        fields = _Fields(headers, cookies)
         body: Any = content.encode() if isinstance(content, str) else content
         if json is not _ABSENT:
             if content is not None:
                 raise TypeError("a request takes json or content, not both")
             body = json_module.dumps(json).encode()
-            fields.setdefault("content-type", "application/json")
+            if "content-type" not in fields:
+                fields.append("content-type", "application/json")
         with contextlib.closing(self.connect()) as sock:
             connection = _Connection(sock)
             with contextlib.closing(connection):
@@ -166,19 +174,19 @@ class TestClient:
             WebSocketRefused: the server did not accept the handshake.
             TimeoutError: the server did not respond in time.
         """
-        fields = _request_fields(headers, cookies)
-        return TestSocket(self.connect(), _target(path, params), fields, subprotocols)
+        fields = _Fields(headers, cookies)
+        return TestSocket(self.connect(), _target(path, params), fields.lines, subprotocols)
 
     def connect(self) -> socket.socket:
         """Open a connection to the server, for a test that writes its own bytes.
 
         Raises:
-            RuntimeError: outside of `with`.
+            RuntimeError: outside of `with`, or something has ended the server.
             TimeoutError: the server did not accept it in time, because a handler does not await.
         """
         if self._worker is None:
             raise RuntimeError("a TestClient works inside `with TestClient(app) as client:` only")
-        sock = self._worker.connect(self._timeout_s)
+        sock = self._worker.connect()
         sock.settimeout(self._timeout_s)
         return sock
 
@@ -236,38 +244,60 @@ class _Connection(http.client.HTTPConnection):
 class _Worker:
     """The thread that runs the server; the core is only called there."""
 
-    def __init__(self, app: App, settings: Settings) -> None:
+    def __init__(self, app: App, settings: Settings, timeout_s: float) -> None:
         self._app = recognition.application(app, "the application", settings)
         self._settings = settings
+        self._timeout_s = timeout_s
         self._ready: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, name="bolide-test-server")
-        self._loop: asyncio.AbstractEventLoop
+        # A daemon: a hook that blocks for good does not keep the interpreter from ending.
+        self._thread = threading.Thread(target=self._run, name="bolide-test-server", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._service: Service
-        self._end: asyncio.Event
+        self._end = asyncio.Event()
+        self._is_given_up = False
+        self._failure: BaseException | None = None
+        """What has ended the loop after the startup."""
 
     def start(self) -> None:
         """Start the thread and wait until the startup hooks have run.
 
         Raises:
+            TimeoutError: they did not end in time.
             Exception: whatever a startup hook raised.
         """
         self._thread.start()
         try:
-            self._ready.result()
-        except BaseException:
-            self._thread.join()
+            self._ready.result(self._timeout_s)
+        except BaseException as error:
+            is_late = isinstance(error, TimeoutError) and not self._ready.done()
+            self._give_up()
+            if is_late:
+                raise TimeoutError(f"the startup did not end within {self._timeout_s} s") from None
             raise
 
     def stop(self) -> None:
-        """End the loop and wait for the thread."""
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join()
+        """End the loop and wait for the thread.
 
-    def connect(self, timeout_s: float) -> socket.socket:
+        Raises:
+            TimeoutError: the shutdown did not end in time.
+            BaseException: whatever ended the loop before.
+        """
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._call(self._end.set)
+        self._thread.join(_STOP_S + self._timeout_s)
+        if self._thread.is_alive():
+            self._give_up()
+            raise TimeoutError(f"the shutdown did not end within {self._timeout_s} s")
+        if self._failure is not None:
+            raise self._failure
+
+    def connect(self) -> socket.socket:
         """Return our end of a new connection; the server closes the other one.
 
         Raises:
-            TimeoutError: the server has not accepted it after so many seconds.
+            RuntimeError: the loop has ended.
+            TimeoutError: the server has not accepted it in time.
         """
         ours, theirs = socket.socketpair()
         adopted: Future[None] = Future()
@@ -283,39 +313,67 @@ class _Worker:
                     adopted.set_exception(error)
 
         try:
-            self._loop.call_soon_threadsafe(adopt)
-        except RuntimeError:  # it has ended
+            self._call(adopt)
+        except RuntimeError:
             ours.close()
             theirs.close()
-            raise
+            raise RuntimeError("the server has ended") from self._failure
         try:
-            adopted.result(timeout_s)
+            adopted.result(self._timeout_s)
         except BaseException as error:
             ours.close()
             if adopted.cancel() and isinstance(error, TimeoutError):
-                text = f"no connection was accepted within {timeout_s} s: a handler does not await"
-                raise TimeoutError(text) from None
+                text = f"no connection was accepted within {self._timeout_s} s"
+                raise TimeoutError(f"{text}: a handler does not await") from None
             raise
         return ours
+
+    def _call(self, callback: Callable[[], object]) -> None:
+        """Have the loop call a function.
+
+        Raises:
+            RuntimeError: it has not started, or has ended.
+        """
+        if self._loop is None:
+            raise RuntimeError("the loop has not started")
+        self._loop.call_soon_threadsafe(callback)
+
+    def _give_up(self) -> None:
+        """Cancel what has not ended, the startup or the shutdown, and wait for the thread."""
+        self._is_given_up = True
+        with contextlib.suppress(RuntimeError):  # the loop sees it when it starts, or has ended
+            self._call(self._cancel)
+        self._thread.join(self._timeout_s)
+
+    def _cancel(self) -> None:
+        has_just_started = self._ready.done() and not self._end.is_set()
+        self._end.set()
+        if self._task is not None and not has_just_started:
+            self._task.cancel()
 
     def _run(self) -> None:
         try:
             self._service = Service(self._app, self._settings, None)
-            selector = _core.selector(self._service.server)
-            make_loop = lambda: asyncio.SelectorEventLoop(selector)  # noqa: E731
-            with asyncio.Runner(loop_factory=make_loop) as runner:
+            with asyncio.Runner(loop_factory=self._make_loop) as runner:
                 runner.run(self._serve())
         except BaseException as error:
             if self._ready.done():
-                raise
-            self._ready.set_exception(error)
+                self._failure = error
+            else:
+                self._ready.set_exception(error)
         finally:
             # Here, because the core's objects belong to the thread that created them.
             self.__dict__.pop("_service", None)
 
+    def _make_loop(self) -> asyncio.AbstractEventLoop:
+        # Not in a frame that the traceback of a failure keeps: that would keep connections open.
+        return asyncio.SelectorEventLoop(_core.selector(self._service.server))
+
     async def _serve(self) -> None:
+        self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
-        self._end = asyncio.Event()
+        if self._is_given_up:
+            return
         self._service.attach(own_selector=True)
         await self._app.startup()
         self._ready.set_result(None)
@@ -323,25 +381,39 @@ class _Worker:
         await self._service.stop(_STOP_S)
 
 
+class _Fields:
+    """Field lines as `http.client` takes them, where a name may have several."""
+
+    def __init__(self, headers: Pairs | None, cookies: Mapping[str, str] | None) -> None:
+        self.lines: list[tuple[str, str]] = []
+        crumbs: list[str] = []
+        for name, value in headers.items() if isinstance(headers, Mapping) else headers or ():
+            if name.lower() == "cookie":  # one field line (RFC 6265 §5.4)
+                crumbs.append(value)
+            else:
+                self.append(name.lower(), value)
+        crumbs += [f"{name}={value}" for name, value in (cookies or {}).items()]
+        if crumbs:
+            self.append("cookie", "; ".join(crumbs))
+
+    def append(self, name: str, value: str) -> None:
+        self.lines.append((name, value))
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self.lines)
+
+    def items(self) -> list[tuple[str, str]]:
+        return self.lines
+
+
 def _exchange(
-    connection: _Connection, method: str, target: str, body: Any, fields: dict[str, str]
+    connection: _Connection, method: str, target: str, body: Any, fields: _Fields
 ) -> Result:
     # A server that rejects content responds before it has read it all: the response still counts.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        connection.request(method, target, body, fields)
+        connection.request(method, target, body, fields)  # type: ignore[arg-type]
     response = connection.getresponse()
     return Result(response.status, Headers(response.getheaders()), response.read())
-
-
-def _request_fields(headers: Pairs | None, cookies: Mapping[str, str] | None) -> dict[str, str]:
-    """Combine the values of each field name, as RFC 9110 §5.3 allows a sender to do."""
-    fields: dict[str, str] = {}
-    for name, value in headers.items() if isinstance(headers, Mapping) else headers or ():
-        name = name.lower()
-        fields[name] = f"{fields[name]}, {value}" if name in fields else value
-    if cookies:
-        fields["cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
-    return fields
 
 
 def _target(path: str, params: Params | None) -> str:

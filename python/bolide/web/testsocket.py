@@ -53,7 +53,7 @@ class TestSocket:
         self,
         sock: socket.socket,
         target: str,
-        fields: dict[str, str],
+        fields: Sequence[tuple[str, str]],
         subprotocols: Sequence[str] = (),
     ) -> None:
         """Send the handshake over a connection and read the response.
@@ -80,7 +80,9 @@ class TestSocket:
         }
         if subprotocols:
             lines["sec-websocket-protocol"] = ", ".join(subprotocols)
-        text = "".join(f"{name}: {value}\r\n" for name, value in (lines | fields).items())
+        own = {name for name, _ in fields}
+        pairs = [line for line in lines.items() if line[0] not in own] + list(fields)
+        text = "".join(f"{name}: {value}\r\n" for name, value in pairs)
         sock.sendall(f"GET {target} HTTP/1.1\r\n{text}\r\n".encode("latin-1"))
         self.headers = self._read_response(_accept(key))
         self.subprotocol = self.headers.get("sec-websocket-protocol")
