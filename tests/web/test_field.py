@@ -185,6 +185,23 @@ def test_a_content_type_among_the_lines_replaces_the_default() -> None:
     assert lines == b"Content-Type: a/b\r\nx: 1\r\n"
 
 
+@pytest.mark.parametrize("make", [dict, list])
+def test_a_type_of_text_among_the_lines_says_its_charset(make: Callable[..., Any]) -> None:
+    html = make([("content-type", "\ttext/html "), ("x", "1")])
+    expected = b"content-type: text/html; charset=utf-8\r\nx: 1\r\n"
+    assert Response("a", headers=html).raw_headers == expected
+    assert Response(text="a", headers=html).raw_headers == expected
+    assert Response(b"a", headers=html).raw_headers == b"content-type: text/html\r\nx: 1\r\n"
+    svg = make([("Content-Type", "image/svg+xml")])
+    assert Response("a", headers=svg).raw_headers == b"Content-Type: image/svg+xml\r\n"
+    latin1 = make([("content-type", "text/html; charset=latin-1")])
+    with pytest.raises(ValueError, match="text is sent as UTF-8, not as latin-1"):
+        Response("a", headers=latin1)
+    assert Response(b"a", headers=latin1).headers["content-type"] == "text/html; charset=latin-1"
+    with pytest.raises(TypeError, match="the value of content-type is a str, not list"):
+        Response("a", headers=make([("content-type", [])]))
+
+
 def test_a_content_type_is_given_once() -> None:
     with pytest.raises(ValueError, match="the content type is given twice"):
         Response("a", headers={"Content-Type": "a/b"}, content_type="x/y")

@@ -59,6 +59,7 @@ def text_type_line(content_type: str) -> bytes:
         ValueError: as `field_line`, or the type names another charset.
     """
     line = field_line("Content-Type", content_type)
+    content_type = content_type.strip(" \t")
     charset = charset_of(content_type)
     if charset is None and content_type.lower().startswith("text/"):
         return field_line("Content-Type", f"{content_type}; charset=utf-8")

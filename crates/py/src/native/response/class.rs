@@ -221,11 +221,13 @@ impl<'a, 'py> Given<'a, 'py> {
         let type_bytes = given_type
             .as_ref()
             .map_or(type_line, |line| line.as_bytes());
+        let helpers = Helpers::get(py)?;
+        let text_type = self.text.map(|_| &helpers.text_type_line);
         let lines = if headers.is_exact_instance_of::<PyDict>() {
-            field_lines(headers, type_bytes, given_type.is_some())
+            field_lines(headers, type_bytes, given_type.is_some(), text_type)
         } else {
-            let pairs = ffi::call(py, &Helpers::get(py)?.header_pairs, [headers])?;
-            field_lines(&pairs, type_bytes, given_type.is_some())
+            let pairs = ffi::call(py, &helpers.header_pairs, [headers])?;
+            field_lines(&pairs, type_bytes, given_type.is_some(), text_type)
         };
         let (lines, replaced) = lines?;
         Ok(FieldLines::Own(lines.unbind(), replaced))

@@ -38,7 +38,8 @@ pub(crate) fn field_line<'py>(
     Ok(PyBytes::new(name.py(), &line))
 }
 
-/// The field lines of a dict or of pairs, after the encoded content-type line (empty for none) unless they include one of their own.
+/// The field lines of a dict or of pairs, after the encoded content-type line (empty for none) unless they include one of their own. For text,
+/// `text_type` checks and completes that one: a function that returns an encoded content-type line.
 ///
 /// # Errors
 /// As for [`field_line`]; `TypeError` if `headers` holds no pairs, `ValueError` when the content type is given twice.
@@ -46,11 +47,13 @@ pub(super) fn field_lines<'py>(
     headers: &Bound<'py, PyAny>,
     type_line: &[u8],
     is_type_explicit: bool,
+    text_type: Option<&Py<PyAny>>,
 ) -> PyResult<(Bound<'py, PyBytes>, Replaced)> {
     let mut section = Section {
         lines: Vec::with_capacity(LINES_BYTES),
         own_type: None,
         is_type_explicit,
+        text_type,
         replaced: Replaced::default(),
     };
     if let Ok(dict) = headers.cast_exact::<PyDict>() {
@@ -75,14 +78,15 @@ pub(super) fn field_lines<'py>(
     Ok((lines, section.replaced))
 }
 
-struct Section {
+struct Section<'a> {
     lines: Vec<u8>,
     own_type: Option<Vec<u8>>,
     is_type_explicit: bool,
+    text_type: Option<&'a Py<PyAny>>,
     replaced: Replaced,
 }
 
-impl Section {
+impl Section<'_> {
     #[inline]
     fn add(&mut self, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let Some(token) = checked_name(name)? else {
@@ -96,7 +100,15 @@ impl Section {
             return Err(type_given_twice());
         }
         self.is_type_explicit = true;
-        write_line(self.own_type.insert(Vec::new()), name, token, value)
+        let line = self.own_type.insert(Vec::new());
+        write_line(line, name, token, value)?;
+        if let Some(text_type) = self.text_type {
+            let encoded = ffi::call(name.py(), text_type, [value])?.cast_into::<PyBytes>()?;
+            let after_name = encoded.as_bytes().get(token.len()..).unwrap_or_default();
+            line.truncate(token.len());
+            line.extend_from_slice(after_name);
+        }
+        Ok(())
     }
 }
 
