@@ -95,6 +95,29 @@ def test_a_value_with_other_characters_than_cookie_octets_is_refused(value: str)
         set_cookie("a", value)
 
 
+@pytest.mark.parametrize("name", ["__Secure-a", "__Host-a", "__host-a"])
+def test_a_prefix_of_a_name_needs_its_attributes(name: str) -> None:
+    response = Response()
+    assert set_cookie(name, "1", secure=True) == f"{name}=1; Path=/; Secure; SameSite=Lax"
+    response.delete_cookie(name, secure=True)
+    assert response.headers["set-cookie"] == (
+        f"{name}=; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/; Secure; SameSite=Lax"
+    )
+    with pytest.raises(ValueError, match=f"^clients reject cookie {name} without Secure: add"):
+        set_cookie(name, "1")
+    with pytest.raises(ValueError, match=f"^clients reject cookie {name} without Secure: add"):
+        response.delete_cookie(name)
+    assert len(response.headers.getall("set-cookie")) == 1
+
+
+@pytest.mark.parametrize("attributes", [{"domain": "example.org"}, {"path": None}, {"path": "/x"}])
+def test_a_cookie_of_a_host_has_no_domain_and_all_paths(attributes: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="unless path is '/' and domain is not set"):
+        set_cookie("__Host-a", "1", secure=True, **attributes)
+    assert set_cookie("__Secure-a", "1", secure=True, **attributes).startswith("__Secure-a=1; ")
+    assert set_cookie("__Hosts", "1", **attributes).startswith("__Hosts=1; ")
+
+
 def test_attributes_that_clients_refuse_are_refused() -> None:
     with pytest.raises(ValueError, match="add secure=True"):
         set_cookie("a", "1", same_site="none")

@@ -55,12 +55,12 @@ def cookie_value(
 ) -> str:
     """Write the value of a set-cookie field line.
 
-    RFC 6265 §4.1.1. `max_age` is in seconds. `same_site` is defined in the draft of its successor,
-    which allows "none" only with `secure`.
+    RFC 6265 §4.1.1. `max_age` is in seconds. The draft of its successor (RFC 6265bis) defines
+    `same_site`, "none" only with `secure`, and the prefixes of names.
 
     Raises:
         ValueError: name, value or an attribute contains an invalid character, `expires` has no time
-            zone, or same_site is "none" without `secure`.
+            zone, same_site is "none" without `secure`, or the name's prefix needs other attributes.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(
@@ -73,6 +73,7 @@ def cookie_value(
         )
     if same_site == "none" and not secure:
         raise ValueError(f"clients reject cookie {name} with same_site='none': add secure=True")
+    _check_prefix(name, path, domain, secure)
     parts = [f"{name}={value}"]
     if max_age is not None:
         parts.append(f"Max-Age={int(max_age)}")
@@ -87,6 +88,17 @@ def cookie_value(
             raise ValueError(f"same_site is 'lax', 'strict' or 'none', not {same_site!r}")
         parts.append(f"SameSite={_SAME_SITE[same_site]}")
     return "; ".join(parts)
+
+
+def _check_prefix(name: str, path: str | None, domain: str | None, secure: bool) -> None:
+    """Check what a name promises to servers; clients compare its prefix without regard to case."""
+    is_of_host = name.lower().startswith("__host-")
+    if not is_of_host and not name.lower().startswith("__secure-"):
+        return
+    if not secure:
+        raise ValueError(f"clients reject cookie {name} without Secure: add secure=True")
+    if is_of_host and (domain or path != "/"):
+        raise ValueError(f"clients reject cookie {name} unless path is '/' and domain is not set")
 
 
 def _checked(key: str, text: str) -> str:

@@ -114,6 +114,8 @@ class Response(_core.Response):
     ) -> None:
         """Ask the client to delete a cookie; path and domain must be those it was set with.
 
+        A cookie whose name begins with `__Secure-` or `__Host-` also needs `secure`.
+
         Raises:
             ValueError: as `set_cookie`.
         """
