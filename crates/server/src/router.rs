@@ -336,13 +336,16 @@ fn parse_segment<'p>(segment: &'p str, pattern: &str) -> Result<Segment<'p>, Pat
         .strip_prefix('{')
         .and_then(|inner| inner.strip_suffix('}'))
     else {
-        if segment.contains(['{', '}', '?', '#', ' ']) {
-            let hint = "a parameter fills a whole segment: /users/{id:int}";
-            return Err(PatternError(format!(
-                "the pattern {pattern:?} has a bad segment {segment:?}; {hint}"
-            )));
-        }
-        return Ok(Segment::Literal(segment));
+        let hint = if segment.contains('%') {
+            "it is compared with what a request's segment encodes: write a space, not %20"
+        } else if segment.contains(['{', '}', '?', '#']) {
+            "a parameter fills a whole segment: /users/{id:int}"
+        } else {
+            return Ok(Segment::Literal(segment));
+        };
+        return Err(PatternError(format!(
+            "the pattern {pattern:?} has a bad segment {segment:?}; {hint}"
+        )));
     };
     let (name, kind) = inner.split_once(':').unwrap_or((inner, "str"));
     let kind = match kind {

@@ -89,6 +89,8 @@ fn a_bad_pattern_is_one_plain_sentence() {
         ("a", "slash"),
         ("/{x:uuid}", "unknown type"),
         ("/{x}y", "bad segment"),
+        ("/a%20b", "write a space, not %20"),
+        ("/{x}/%", "write a space, not %20"),
         ("/{}", "name"),
         ("/{x}/{x}", "twice"),
         ("/{x:path}/y", "last"),
@@ -101,6 +103,22 @@ fn a_bad_pattern_is_one_plain_sentence() {
         router.add("GET", "/b/{y:int}").unwrap().1,
         [("y".to_string(), ParameterKind::Integer)]
     );
+}
+
+#[test]
+fn literals_are_compared_decoded() {
+    let router = router(&[("GET", "/a b"), ("GET", "/a b/{x}"), ("GET", "/ü")]);
+    for (path, expected) in [
+        ("/a%20b", "0"),
+        ("/%61%20%62", "0"),
+        ("/a%20b/c%20d", "1 c%20d"),
+        ("/%C3%BC", "2"),
+        ("/%c3%bc", "2"),
+        ("/a+b", "none"),
+        ("/a%2520b", "none"),
+    ] {
+        assert_eq!(found(&router, "GET", path), expected, "{path}");
+    }
 }
 
 #[test]
