@@ -75,7 +75,7 @@ class Request:
 
     @property
     def http_version(self) -> str:
-        """The protocol version, "1.0" or "1.1"."""
+        """The protocol version, "1.0", "1.1" or "2"."""
 
     @property
     def scheme(self) -> str:
@@ -242,7 +242,7 @@ class NativeApp:
         app: Any,
         request_type: type[Request],
         websocket_type: type[WebSocket],
-        on_error: Callable[[Any, Exception], Any],
+        on_error: Callable[[Any, BaseException], Any],
         on_status: Callable[[Any, int, str], Any],
         stream_async: Callable[[Stream, Any], Coroutine[Any, Any, None]],
         disconnected: type[BaseException],
@@ -291,9 +291,6 @@ class Response:
 
     status: int
     """200 to 599; checked when the response is sent."""
-    body: Body
-    """The content to send; text is stored as the bytes that are sent."""
-
     def __init__(
         self,
         body: Content | None = None,
@@ -304,6 +301,12 @@ class Response:
         text: str | None = None,
         json: Any = ...,
     ) -> None: ...
+    @property
+    def body(self) -> Body:
+        """The content to send; text reads back as the bytes that are sent."""
+
+    @body.setter
+    def body(self, body: Body | str) -> None: ...
     @property
     def raw_headers(self) -> bytes:
         """The encoded field lines, without those that the server adds."""

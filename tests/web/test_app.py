@@ -338,6 +338,28 @@ def test_a_route_that_exists_is_refused_with_both_handlers(pattern: str, by: str
     )
 
 
+def test_of_several_methods_all_are_registered_or_none() -> None:
+    app = App()
+    app.post("/a/{x}")(lambda request: "first")
+    with pytest.raises(RegistrationError, match=r"POST /a/\{y\} is taken already"):
+        app.route("/a/{y}", ["GET", "POST"])(lambda request: "second")
+    app.get("/a/{y}")(lambda request: "third")
+    with TestClient(app) as client:
+        assert client.get("/a/1").text == "third"
+        assert client.post("/a/1").text == "first"
+
+
+def test_a_literal_segment_is_written_decoded() -> None:
+    app = App()
+    app.get("/a b/{id}")(lambda request, id: id)
+    app.get("/ü")(lambda request: "u")
+    with pytest.raises(RegistrationError, match="bad segment .* write a space, not %20"):
+        app.get("/a%20b")(lambda request: "")
+    with TestClient(app) as client:
+        assert client.get("/a%20b/c%20d").text == "c d"
+        assert client.get("/%C3%BC").text == "u"
+
+
 def test_a_route_that_exists_is_refused_for_handlers_without_a_place() -> None:
     class Handler:
         def __call__(self, request: Request) -> str:

@@ -174,6 +174,8 @@ def test_a_content_type_is_added_only_where_there_is_none() -> None:
         ("/a?b=c&d=%20#e", b"/a?b=c&d=%20#e"),
         ("https://example.org:80/[a]", b"https://example.org:80/[a]"),
         ("/a b/é", b"/a%20b/%C3%A9"),
+        ("/100%", b"/100%25"),
+        ("/%2F%2f%2g%%41é%", b"/%2F%2f%252g%25%41%C3%A9%25"),
         ("/a\r\nset-cookie: b=c", b"/a%0D%0Aset-cookie:%20b=c"),
     ],
 )

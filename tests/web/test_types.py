@@ -36,6 +36,9 @@ Response("a"), Response(b"a"), Response(bytearray(b"a")), Response(memoryview(b"
 Response(parts()), Response(async_parts()), Response(iter(["a"])), Response(io.BytesIO())
 Response(Parts()), Response(AsyncParts())
 Response(json={"a": 1}), Response(json=["a"]), Response("a", 404)
+changed = Response("a")
+changed.body = "b"
+changed.body = b"b"
 
 app = App()
 

@@ -111,7 +111,10 @@ class App:
         binding = bind(handler, path)
         bounds = checked_bounds(handler, body_bytes_max, handler_timeout_ms)
         call = binding.call if self.around is None else self.around(binding, path)
-        for method in _checked_methods(methods, path):
+        names = _checked_methods(methods, path)
+        for method in names:  # before the first is registered: all are, or none
+            self._check_free(handler, method, path)
+        for method in names:
             try:
                 self._native.add_route(
                     method,
@@ -123,7 +126,7 @@ class App:
                     *bounds,
                 )
             except ValueError as error:
-                raise self._refusal(handler, method, path, error) from None
+                raise RegistrationError(f"{describe(handler)}: {error}") from None
             self._routes[method, shape(path)] = (path, handler)
 
     @property
@@ -131,15 +134,17 @@ class App:
         """Whether a handler has been registered."""
         return bool(self._routes)
 
-    def _refusal(
-        self, handler: Callable[..., Any], method: str, path: str, error: ValueError
-    ) -> RegistrationError:
-        """Name both handlers if the route exists, since the other one may be in another file."""
+    def _check_free(self, handler: Callable[..., Any], method: str, path: str) -> None:
+        """Name both handlers if the route exists, since the other one may be in another file.
+
+        Raises:
+            RegistrationError: it does.
+        """
         if (method, shape(path)) not in self._routes:
-            return RegistrationError(f"{describe(handler)}: {error}")
+            return
         taken, first = self._routes[method, shape(path)]
         by = described_at(first) if taken == path else f"{taken} of {described_at(first)}"
-        return RegistrationError(
+        raise RegistrationError(
             f"{described_at(handler)}: {method} {path} is taken already, by {by}; "
             "give one of them another path or method"
         )
@@ -225,12 +230,13 @@ class App:
         if not binding.is_async or is_async_generator(handler):
             rule = "the handler of a WebSocket is an async function without yield"
             raise SignatureError(f"{described_at(handler)} of {path}: {rule}")
+        self._check_free(handler, "WebSocket", path)
         try:
             self._native.add_websocket_route(
                 path, binding.call, binding.positional, binding.keyword
             )
         except ValueError as error:
-            raise self._refusal(handler, "WebSocket", path, error) from None
+            raise RegistrationError(f"{describe(handler)}: {error}") from None
         self._routes["WebSocket", shape(path)] = (path, handler)
 
     def publish(self, topic: str, message: str | bytes) -> None:

@@ -37,11 +37,13 @@ _decode_json = msgspec.json.Decoder().decode
 # entry for each unknown name, and accepts encodings that the web does not use, some of them slow.
 _CHARSETS = frozenset(
     ["utf-8", "utf8", "utf-16", "utf-16le", "utf-16be", "us-ascii", "ascii", "latin1"]
-    + [f"iso-8859-{part}" for part in (*range(1, 9), 10, 11, 13, 14, 15, 16)]
-    + [f"windows-{page}" for page in range(1250, 1259)]
+    + [f"iso-8859-{part}" for part in (*range(1, 12), 13, 14, 15, 16)]
+    + [f"windows-{page}" for page in (874, *range(1250, 1259))]
     + ["koi8-r", "koi8-u", "gbk", "gb2312", "gb18030", "big5", "euc-kr"]
     + ["shift_jis", "euc-jp", "iso-2022-jp"]
 )
+_EXTENDED = {"windows-874": "cp874", "gb2312": "gbk", "euc-kr": "cp949", "shift_jis": "cp932"}
+"""Python's names where they differ, and where the web's encoding has more characters."""
 
 
 class RequestHead(_Base):
@@ -199,7 +201,7 @@ def _as_text(request: Request, content: bytes) -> str:
     if charset not in _CHARSETS:
         raise HTTPError(415, f"the charset {charset!r} is not supported")
     try:
-        return content.decode(charset)
+        return content.decode(_EXTENDED.get(charset, charset))
     except UnicodeError:
         raise HTTPError(400, f"the content is not valid {charset}") from None
 

@@ -4,6 +4,7 @@ The core constructs and stores it; rare cases and conveniences are here.
 """
 
 import inspect
+import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, Self, cast
@@ -22,6 +23,7 @@ __all__ = ["Response"]
 Body = bytes | Iterator[bytes | str] | AsyncIterator[bytes | str] | None
 
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
+_LONE_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -48,7 +50,8 @@ class Response(_core.Response):
     def redirect(cls, location: str, status: int = 302, headers: FieldLines | None = None) -> Self:
         """Create a redirect to a URI reference; characters invalid in a URI are percent-encoded.
 
-        RFC 9110 §15.4, §10.2.2. `status` is 301, 302, 303, 307 or 308.
+        RFC 9110 §15.4, §10.2.2. `status` is 301, 302, 303, 307 or 308. A `%` is kept where it
+        encodes an octet.
 
         Raises:
             ValueError: another status, or `headers` as in `Response`.
@@ -56,6 +59,7 @@ class Response(_core.Response):
         if status not in _REDIRECTS:
             raise ValueError(f"a redirect has status 301, 302, 303, 307 or 308, not {status!r}")
         response = cls(status=status, headers=headers)
+        location = _LONE_PERCENT.sub("%25", location)
         response.add_header("Location", quote(location, safe=":/%#?=@[]!$&'()*+,;~"))
         return response
 
