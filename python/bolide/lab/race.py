@@ -28,10 +28,10 @@ from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import machine, redaction, resume, schema
 from bolide.lab.record.journal import Journal, read
 from bolide.lab.record.schema import Study, Trial, Workload
-from bolide.lab.repeats import Repeats
 from bolide.lab.report.summary import gather
 from bolide.lab.tools import find
 from bolide.lab.trial import network, trial, turns
+from bolide.lab.trial.repeats import Repeats
 from bolide.lab.trial.secure import new_pair
 
 DESCRIPTORS_SPARE = 200

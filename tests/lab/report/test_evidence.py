@@ -9,7 +9,7 @@ import pytest
 
 from bolide.lab.plan import study
 from bolide.lab.record import service
-from bolide.lab.record.schema import Failure, Published, Served, Study
+from bolide.lab.record.schema import Failure, Published, Served, ServerUse, Study
 from bolide.lab.report import document_tables, markdown, quantity, table
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.page import render
@@ -260,3 +260,13 @@ def test_which_published_figures_are_impossible() -> None:
             if not each.does_not_hold and service.impossible(each, workloads[each.workload]):
                 found.append((name, each.contestant, each.workload))
     assert found == [("python-common", "http-server", "c2000-ab")]
+
+
+def test_context_switches_are_those_while_responses_were_counted(race: Race) -> None:
+    figure = next(each for each in result(race, "pipelining").figures.values() if each.valid)
+    assert figure.workload.requests_total is None
+    model = msgspec.structs.replace(figure.valid[0], ok=1000, seconds=2.0)
+    for cpu_s, expected in ((2.0, 4.0), (4.0, 2.0), (1.0, 4.0)):
+        use = ServerUse(cpu_s=cpu_s, cpu_share=1.0, context_switches=4000)
+        trials = [msgspec.structs.replace(model, server=use)]
+        assert replace(figure, trials=trials).switches_per_request == pytest.approx(expected)

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab.record.schema import Failure, Record, ServerUse, Trial
+from bolide.lab.record.schema import Failure, Record, Trial
 from bolide.lab.report import (
     document_tables,
     level_tables,
@@ -499,16 +499,6 @@ def test_the_limit_names_what_was_used(race: Race) -> None:
         "generator: 0.5 context switches/request, 60 % of a processor by its busiest thread,"
         " 12 MiB of memory"
     )
-
-
-def test_context_switches_are_those_while_responses_were_counted(race: Race) -> None:
-    figure = next(each for each in result(race, "pipelining").figures.values() if each.valid)
-    assert figure.workload.requests_total is None
-    model = msgspec.structs.replace(figure.valid[0], ok=1000, seconds=2.0)
-    for cpu_s, expected in ((2.0, 4.0), (4.0, 2.0), (1.0, 4.0)):
-        use = ServerUse(cpu_s=cpu_s, cpu_share=1.0, context_switches=4000)
-        trials = [msgspec.structs.replace(model, server=use)]
-        assert replace(figure, trials=trials).switches_per_request == pytest.approx(expected)
 
 
 def test_csv(race: Race) -> None:

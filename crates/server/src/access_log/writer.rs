@@ -14,7 +14,7 @@ use super::loss::{Lose, Loss};
 /// Failures within this time of a report are not reported, only counted.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What is written to a pipe at once is in one piece, whoever else writes to it (pipe(7), PIPE_BUF).
+/// What is written to a pipe at once is in one piece, also if others write to it (pipe(7), PIPE_BUF).
 const PIPE_BYTES: usize = 4096;
 
 /// What the opening of a file counts as in the queue, in bytes, so that few descriptors wait there.

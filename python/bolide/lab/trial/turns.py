@@ -14,8 +14,8 @@ from typing import TypeAlias
 from bolide.lab.plan.schedule import Session, Slot
 from bolide.lab.record.redaction import redacted
 from bolide.lab.record.schema import Trial
-from bolide.lab.repeats import Repeats
 from bolide.lab.tools.fleet import InvalidLoadError
+from bolide.lab.trial.repeats import Repeats
 from bolide.lab.trial.trial import PROBLEMS, Conditions, Run
 
 WARM_UP_S = 0.2

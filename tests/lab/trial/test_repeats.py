@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bolide.lab.repeats import Repeats
+from bolide.lab.trial.repeats import Repeats
 
 
 @pytest.mark.parametrize(
