@@ -210,10 +210,12 @@ impl Connection {
         }
     }
 
-    /// How many more requests an open connection can take, one by one.
+    /// How many more requests an open connection can take, one by one. A closed one is opened for them.
     #[inline]
     pub(super) fn room(&self, job: Job<'_>, protocol: Protocol) -> u32 {
         match &self.exchange {
+            // Requests follow the handshake that is to be sent.
+            Exchange::Channel(_) if self.stage == Stage::Closed => protocol.depth(),
             Exchange::Pipeline(_) | Exchange::Channel(_) if !self.unsent(job).is_empty() => 0,
             Exchange::Pipeline(_) | Exchange::Channel(_) => {
                 protocol.depth().saturating_sub(self.outstanding)

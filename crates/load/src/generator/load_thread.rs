@@ -170,6 +170,8 @@ pub(super) struct LoadThread {
     rescheduled: VecDeque<u64>,
     /// Open loop: connections that can take a request, the one that has waited longest first.
     free: VecDeque<u32>,
+    /// Open loop: connections of this pass that failed while they were opened for a request.
+    dials_failed: u32,
     /// The server announces that it closes, but leaves closing to the client.
     client_must_close: bool,
     /// Connections that may have more to read, which no event will report, and whether their servers have ended.
@@ -233,6 +235,7 @@ impl LoadThread {
             requeued: VecDeque::new(),
             rescheduled: VecDeque::new(),
             free: VecDeque::new(),
+            dials_failed: 0,
             client_must_close: false,
             unread: Vec::new(),
             is_over: false,
@@ -252,6 +255,7 @@ impl LoadThread {
         let mut was_idle = false;
         loop {
             let before_ns = std::mem::replace(&mut self.now_ns, precise_ns());
+            self.dials_failed = 0;
             if was_idle {
                 self.window.idle_ns += self.now_ns.saturating_sub(before_ns);
             }

@@ -10,6 +10,9 @@ use net::precise_ns;
 use super::super::connection::{Connection, Stage, Stamp};
 use super::LoadThread;
 
+/// How many connections may fail to open in one pass before it continues: without a free port, each attempt takes up to a millisecond.
+const DIALS_FAILED_MAX: u32 = 16;
+
 /// How many requests were due and had no response yet. If they become more, the server does not achieve the rate.
 #[derive(Clone, Copy, Default)]
 pub(in super::super) struct Backlog {
@@ -58,10 +61,11 @@ impl LoadThread {
         }
     }
 
-    /// Sends what is due, as long as connections are free.
+    /// Sends what is due, as long as connections are free. One that cannot be opened is free again at once, so a few of those end it until
+    /// the next pass: events and ticks have their turn.
     #[inline]
     pub(super) fn fire(&mut self) {
-        while self.due_ns <= self.now_ns {
+        while self.due_ns <= self.now_ns && self.dials_failed < DIALS_FAILED_MAX {
             let Some(index) = self.next_free() else {
                 return;
             };
@@ -148,10 +152,16 @@ impl LoadThread {
         self.assign_batch(index, position, count);
         self.cursor = self.common.mix.advanced(position, count);
         match self.connections.get(index).map(|it| it.stage) {
-            Some(Stage::Closed) => self.dial(index),
+            Some(Stage::Closed) => self.dial_due(index),
             _ => self.flush(index),
         }
         self.list_again(index, free_since_ns);
+    }
+
+    fn dial_due(&mut self, index: usize) {
+        self.dial(index);
+        let stage = self.connections.get(index).map(|it| it.stage);
+        self.dials_failed += u32::from(stage == Some(Stage::Closed));
     }
 
     /// A connection with room for more requests keeps the time at which it became free.
