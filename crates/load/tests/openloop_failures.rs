@@ -6,9 +6,11 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fixture::h2::{h2_plan, peers};
 use fixture::open_plan;
 use fixture::websocket::{Peer, websocket_plan};
 use load::generator::{Address, ErrorClass, Limit, Plan, Report, Run, Shape, WebSocket};
+use wire::h2::settings;
 use wire::websocket::Incoming;
 
 /// Runs until this many requests have been refused, then ends it.
@@ -56,4 +58,26 @@ fn connections_that_fail_faster_than_they_are_opened_do_not_stop_the_clock() {
     asked.limit = Limit::Duration(Duration::from_secs(3600));
     let report = ended_when_refused(asked, 1000);
     assert!(report.was_stopped && report.seconds < 60.0, "{report:?}");
+}
+
+#[test]
+fn a_number_of_requests_ends_it_although_the_server_allows_no_stream() {
+    let address = peers(&[(settings::MAX_CONCURRENT_STREAMS, 0)], |peer| {
+        // A first request may be sent before the settings are known.
+        while let Some((stream, _)) = peer.request() {
+            peer.respond(stream, b"hi");
+        }
+    });
+    let mut asked = h2_plan(address, 20, 4);
+    asked.shape = Shape::Rate(1000.0);
+    asked.timeout = Duration::from_millis(200);
+    asked.connections = 2;
+    let run = Run::start(asked).expect("a start");
+    assert!(run.wait(Duration::from_secs(20)), "it did not end");
+    let report = run.report().expect("no error").expect("a report");
+    let timeouts = report.errors.get(ErrorClass::Timeout);
+    assert!(timeouts >= 18 && report.streams_allowed == Some(0), "{report:?}");
+    assert_eq!((report.ok + timeouts, report.unfinished), (20, 0));
+    assert_eq!(report.failed, timeouts);
+    assert!(report.waited_for_connection >= Some(timeouts), "{report:?}");
 }

@@ -365,6 +365,7 @@ impl LoadThread {
         self.settle_accepted();
         self.fill();
         self.sweep();
+        self.time_out_due();
         true
     }
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use net::precise_ns;
 
 use super::super::connection::{Connection, Stage, Stamp};
+use super::super::error::ErrorClass;
 use super::LoadThread;
 
 /// How many connections may fail to open in one pass before it continues: without a free port, each attempt takes up to a millisecond.
@@ -181,6 +182,34 @@ impl LoadThread {
         let next = self.schedule.as_mut().and_then(|it| it.peek_ns());
         let origin_ns = self.window.origin_ns;
         self.due_ns = next.map_or(u64::MAX, |it| origin_ns.saturating_add(it));
+    }
+
+    /// With a number of requests, those fail that have been due for too long while the server allows no stream on any connection: no time
+    /// would end the load.
+    #[cold]
+    pub(super) fn time_out_due(&mut self) {
+        let (now_ns, timeout_ns) = (self.now_ns, self.timeout_ns);
+        let is_late = |since_ns: u64| now_ns.saturating_sub(since_ns) > timeout_ns;
+        let is_counted = self.schedule.is_some() && self.common.plan.requests_total().is_some();
+        if !is_counted || self.under_way > 0 || !is_late(self.due_ns) {
+            return;
+        }
+        let is_closed = |it: &Connection| {
+            it.stage == Stage::Open && it.closed_since_ns().is_some_and(is_late)
+        };
+        if !self.connections.iter().all(is_closed) {
+            return;
+        }
+        while is_late(self.due_ns) {
+            let stamp = Stamp {
+                intended_ns: self.due_ns,
+                ..Stamp::ONE
+            };
+            self.offered += 1;
+            self.waited += u64::from(self.rescheduled.is_empty());
+            self.tally.fail([&stamp], ErrorClass::Timeout, now_ns);
+            self.pass_due();
+        }
     }
 
     /// Advances past the request that is due.
