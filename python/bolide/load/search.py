@@ -33,8 +33,6 @@ INVALID_TRIALS_MAX = 3
 """So many trials in turn that are not valid end the search."""
 FAILED_SHARE_MAX = 0.001
 """A trial with more failures does not hold, whatever its latency."""
-HOPELESS_SHARE = 0.9
-"""A trial that achieved less of its rate is not repeated."""
 SLOWER = 1.5
 """If the server responds more slowly than at the lowest rate by this factor, it has no time left,
 although all connections are busy."""
@@ -51,7 +49,6 @@ class Trial:
     report: Report
     holds: bool
     reason: str
-    is_hopeless: bool
     invalid: str = ""
     """Why it is no evidence; it does not hold then, and it does not fail either."""
 
@@ -76,9 +73,15 @@ class Search:
         """Return whether a rate holds; None while its trials do not say it."""
         trials = self.at(rate_per_s)
         held = sum(trial.holds for trial in trials)
-        if any(trial.is_hopeless for trial in trials) or len(trials) - held > 1:
-            return False
-        return True if trials and (held == len(trials) or held > 1) else None
+        failed = len(trials) - held
+        if held > 1 or failed == 0:
+            return True if held else None
+        return False if failed > 1 or not self.has_responses else None
+
+    @property
+    def has_responses(self) -> bool:
+        """Whether any response was correct; without one, a trial is not repeated."""
+        return any(each.report["ok"] for each in self.trials if not each.invalid)
 
     @property
     def failed(self) -> Trial | None:
@@ -129,12 +132,8 @@ class Search:
         """Evaluate a trial and add it."""
         invalid = _invalidity(report)
         reason = invalid or failure(self.threshold, report)
-        share = report["achieved_share"]
-        achieved = min(1.0 if share is None else share, 1 - verdict.backlog_growth(report))
-        is_hopeless = not report["ok"] or achieved < HOPELESS_SHARE
-        is_hopeless = is_hopeless and not invalid
         number = len(self.trials) + 1
-        trial = Trial(number, rate_per_s, report, not reason, reason, is_hopeless, invalid)
+        trial = Trial(number, rate_per_s, report, not reason, reason, invalid)
         self.trials.append(trial)
         return trial
 
@@ -164,7 +163,7 @@ def find(
             search.ended = str(error)
             break
         if outcome.was_interrupted:
-            search.interrupted = Trial(0, rate, outcome.report, False, "interrupted", False)
+            search.interrupted = Trial(0, rate, outcome.report, False, "interrupted")
             break
         show_trial(search.add(rate, outcome.report))
     return search
