@@ -276,6 +276,9 @@ fn waiting_awake_is_not_work() {
     let report = run(&asked).expect("a run");
     assert_eq!((report.ok, failed(&report)), (2500, 0));
     assert!(report.generator_cpu < 0.9, "{}", report.generator_cpu);
+    // A send and a read.
+    let work_ns = report.cpu_ns_per_request;
+    assert!(work_ns > 2_000.0, "{work_ns}");
 }
 
 #[test]

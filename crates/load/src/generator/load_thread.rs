@@ -136,6 +136,8 @@ pub(super) struct LoadThread {
     timeout_ns: u64,
     /// The time of the last reading of the clock.
     now_ns: u64,
+    /// Since when this thread has been awake with nothing to do.
+    idle_since_ns: Option<u64>,
     /// Closed loop: requests that may still be started.
     credit: u64,
     /// Requests that have started and have neither got a response nor failed.
@@ -212,6 +214,7 @@ impl LoadThread {
             buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
             timeout_ns: plan.timeout.as_nanos().try_into().unwrap_or(u64::MAX),
             now_ns: precise_ns(),
+            idle_since_ns: None,
             credit: plan.requests_total().map_or(u64::MAX, share),
             under_way: 0,
             // Threads start at different positions of the cycle.
@@ -251,14 +254,8 @@ impl LoadThread {
     pub(super) fn run(mut self) -> io::Result<Outcome> {
         let mut events = Events::default();
         let mut next_tick_ns = 0;
-        let is_sleepless = self.common.plan.is_sleepless;
-        let mut was_idle = false;
         loop {
-            let before_ns = std::mem::replace(&mut self.now_ns, precise_ns());
-            self.dials_failed = 0;
-            if was_idle {
-                self.window.idle_ns += self.now_ns.saturating_sub(before_ns);
-            }
+            self.begin_pass();
             if self.now_ns >= next_tick_ns {
                 if !self.tick() {
                     break;
@@ -270,13 +267,28 @@ impl LoadThread {
                 break;
             }
             self.fire();
-            let wait_ms = self.wait_ms(next_tick_ns)?;
-            self.poller.wait(&mut events, Some(wait_ms))?;
-            was_idle =
-                wait_ms == 0 && !is_sleepless && self.unread.is_empty() && events.get(0).is_none();
+            self.poll(&mut events, next_tick_ns)?;
             self.serve_all(&events);
         }
         self.outcome(&mut events)
+    }
+
+    fn begin_pass(&mut self) {
+        self.now_ns = precise_ns();
+        self.dials_failed = 0;
+        if let Some(since_ns) = self.idle_since_ns.take() {
+            self.window.idle_ns += self.now_ns.saturating_sub(since_ns);
+        }
+    }
+
+    /// Waits for events. A thread that stays awake, because a request is due soon, is idle from here on if there are none.
+    fn poll(&mut self, events: &mut Events, next_tick_ns: u64) -> io::Result<()> {
+        let wait_ms = self.wait_ms(next_tick_ns)?;
+        let is_awake = wait_ms == 0 && !self.common.plan.is_sleepless && self.unread.is_empty();
+        let before_ns = is_awake.then(precise_ns);
+        self.poller.wait(events, Some(wait_ms))?;
+        self.idle_since_ns = before_ns.filter(|_| events.get(0).is_none());
+        Ok(())
     }
 
     /// The maximum length of the next wait; sets the alarm for anything due earlier.

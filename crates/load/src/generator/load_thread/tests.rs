@@ -13,9 +13,9 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::super::connection::Stage;
-use super::super::plan::{Address, Limit};
+use super::super::plan::{Address, Limit, Protocol, Shape};
 use super::super::tls::Tls;
-use super::{Common, LoadThread, OPENING_MAX, Plan};
+use super::{Common, LoadThread, OPENING_MAX, Plan, TICK_NS};
 
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
@@ -178,4 +178,36 @@ fn responses_after_the_start_let_the_rest_be_opened() {
     load.serve_until(have_responded);
     assert_eq!((load.unopened, load.opening), (connections, 0));
     assert_eq!(load.pace.responded, connections as u64);
+}
+
+#[test]
+fn only_the_time_of_polls_without_events_is_idle() {
+    // The next request is always due so soon that the thread stays awake, and what it sends takes longer than a poll.
+    let mut load = load_thread(Plan {
+        threads: 1,
+        connections: 1,
+        protocol: Protocol::Http11 {
+            pipeline_depth: 1000,
+        },
+        shape: Shape::Rate(40_000.0),
+        ..plan(serve(None))
+    });
+    load.tick_now();
+    load.serve_until(|it| it.connections.iter().all(|it| it.stage == Stage::Open));
+    load.tick_now();
+    load.start_now();
+    let (mut events, mut polled_ns) = (Events::default(), 0);
+    while load.tally.requests_sent < 1000 {
+        load.fire();
+        let before_ns = precise_ns();
+        let next_tick_ns = load.now_ns + TICK_NS;
+        load.poll(&mut events, next_tick_ns).expect("a poller");
+        let is_idle = events.get(0).is_none();
+        load.serve_all(&events);
+        load.begin_pass();
+        polled_ns += u64::from(is_idle) * (precise_ns() - before_ns);
+    }
+    let idle_ns = load.window.idle_ns;
+    assert!(idle_ns <= polled_ns, "{idle_ns} {polled_ns}");
+    assert!(idle_ns > polled_ns / 2, "{idle_ns} {polled_ns}");
 }
