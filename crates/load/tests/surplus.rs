@@ -160,3 +160,16 @@ fn only_connections_that_had_a_request_are_counted() {
     asked.shape = Shape::Rate(1000.0);
     assert_eq!(run(&asked).expect("a run").connections_served, all);
 }
+
+#[test]
+fn connections_that_had_requests_only_before_the_measured_time_are_not_counted() {
+    // A hundred connections take turns: half of them have one before it.
+    let mut asked = open_plan(server_of_many(|mut stream| respond(&mut stream, 1)), 250.0);
+    asked.connections = 100;
+    asked.warm_up = Duration::from_millis(200);
+    asked.limit = Limit::Duration(Duration::from_millis(200));
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.failed, report.warm_up_ok), (50, 0, 50));
+    let served = report.connections_served;
+    assert_eq!((served.connections, served.starved), (50, 0));
+}

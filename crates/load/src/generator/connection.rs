@@ -43,7 +43,7 @@ pub(super) struct Connection {
     pub(super) is_new: bool,
     /// It is in the queue of those that can take a request.
     pub(super) is_listed: bool,
-    /// It had a request at least once.
+    /// It had a request at least once; in an open loop, in the measured time.
     pub(super) is_used: bool,
 }
 

@@ -138,12 +138,20 @@ impl LoadThread {
         self.is_waiting() && self.schedule.is_none() && !self.common.plan.is_gated
     }
 
-    /// Counts the connections that are open when the measured time starts.
+    /// Counts the connections that are open when the measured time starts, and forgets which ones had a request before.
     #[cold]
     pub(super) fn note_start(&mut self) {
         let is_now = self.now_ns >= self.window.start_ns;
         if !is_now || std::mem::replace(&mut self.pace.has_started, true) {
             return;
+        }
+        if self.schedule.is_some() {
+            // One that had its last request before is not starved.
+            let start_ns = self.window.start_ns;
+            for connection in &mut self.connections {
+                let is_due = connection.stamps().any(|it| it.intended_ns >= start_ns);
+                connection.is_used = is_due || connection.served > 0;
+            }
         }
         if self.waits_for_connections() {
             let open = self.connections.iter().filter(|it| it.is_established);
