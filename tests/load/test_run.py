@@ -51,6 +51,47 @@ def test_an_interrupt_is_reported_after_the_end() -> None:
     assert shown.is_closed
 
 
+@pytest.mark.parametrize("call", ["stop", "wait"])
+def test_a_second_interrupt_loses_nothing(call: str) -> None:
+    class Interrupted(FakeLoad):
+        has_interrupted = False
+
+        def interrupt(self, name: str) -> None:
+            if name == call and "wait" in self.calls and not self.has_interrupted:
+                self.has_interrupted = True
+                raise KeyboardInterrupt
+
+        def stop(self) -> None:
+            self.interrupt("stop")
+            super().stop()
+
+        def wait(self, timeout_s: float) -> bool:
+            if "stop" in self.calls:
+                self.interrupt("wait")
+            return super().wait(timeout_s)
+
+    def interrupt(left: int) -> None:
+        raise KeyboardInterrupt
+
+    shown = Recorder()
+    made = Interrupted({}, report(ok=5), on_wait=interrupt)
+    outcome = run.run({}, shown, lambda plan: made)
+    assert made.has_interrupted
+    assert outcome.was_interrupted and outcome.report["ok"] == 5
+    assert shown.is_closed
+
+
+def test_the_display_is_closed_if_the_engine_cannot_be_stopped() -> None:
+    class Lost(FakeLoad):
+        def stop(self) -> None:
+            raise Error("no agent can be reached")
+
+    shown = Recorder()
+    with pytest.raises(Error, match="no agent"):
+        run.run({}, shown, lambda plan: Lost(plan, report()))
+    assert shown.is_closed
+
+
 def test_a_time_can_end_a_run_that_counts() -> None:
     made = FakeLoad({}, report(), waits=10**9)
     outcome = run.run({}, Recorder(), lambda plan: made, stop_after_s=0.02)

@@ -220,6 +220,20 @@ def test_an_interrupt_ends_the_search() -> None:
     assert "before it was confirmed" in search.result_text(found)[1]
 
 
+def test_an_interrupt_between_two_trials_leaves_the_others() -> None:
+    def measure(rate: float) -> Outcome:
+        if rate > 1_500:
+            raise KeyboardInterrupt
+        return server(1e6)(rate)
+
+    found = find(measure)
+    assert found.was_interrupted and found.interrupted is None
+    assert found.held is not None and found.held.rate_per_s == 1_000
+    assert command._exit_code_of_search(found, []) == 130
+    with pytest.raises(KeyboardInterrupt):
+        find(measure, 2_000)
+
+
 def test_a_server_without_any_rule_ends_the_search() -> None:
     dice = random.Random(7)  # noqa: S311 - no secret
     good, bad = server(1e9), server(1e-9)

@@ -254,7 +254,7 @@ def _exit_code_of_search(found: search.Search, conditions: list[Threshold]) -> i
     """Report on standard error what ended it early; return the exit code."""
     if found.ended:
         click.echo(f"bolide: the search ended: {found.ended}", err=True)
-    if found.interrupted:
+    if found.was_interrupted:
         return EXIT_INTERRUPTED
     is_invalid = bool(found.ended or found.unmeasured)
     if found.held:

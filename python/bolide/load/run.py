@@ -1,6 +1,7 @@
 """One run of the engine: starts it, shows its progress, and returns its report.
 
-An interrupt (Ctrl-C) ends the run early; what was measured until then is still reported.
+An interrupt (Ctrl-C) ends the run early; what was measured until then is still reported, also if a
+second one arrives meanwhile. A third one gives it up.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from bolide import _core
 from bolide.errors import ConfigError, Error
 from bolide.load.plan import Plan
 
 Report = dict[str, Any]
+Result = TypeVar("Result")
 END_S = 10.0
 """How long a stopped engine may take to end before it counts as stuck."""
 
@@ -79,16 +81,19 @@ def run(
         engine.start()
     except (OSError, ValueError, OverflowError) as error:
         raise ConfigError(_sentence(error)) from None
-    was_interrupted = False
+    interrupts = []
     try:
-        was_interrupted = _watch(engine, display, stop_after_s)
+        interrupts.append(_watch(engine, display, stop_after_s))
     finally:
-        engine.stop()
-        display.close()
-    if not engine.wait(END_S):
+        try:
+            interrupts.append(_insist(engine.stop)[1])
+        finally:
+            display.close()
+    has_ended, was_interrupted = _insist(lambda: engine.wait(END_S))
+    if not has_ended:
         raise Error(f"the load engine did not end within {END_S:.0f} s")
     try:
-        return Outcome(json.loads(engine.report()), was_interrupted)
+        return Outcome(json.loads(engine.report()), was_interrupted or any(interrupts))
     except OSError as error:  # of a thread that could not start
         raise ConfigError(_sentence(error)) from None
 
@@ -104,6 +109,14 @@ def _watch(engine: Engine, display: Display, stop_after_s: float | None) -> bool
             display.show(json.loads(engine.progress()))
     except KeyboardInterrupt:
         return True
+
+
+def _insist(call: Callable[[], Result]) -> tuple[Result, bool]:
+    """Call once more if an interrupt ends the call; return the result, and whether one did."""
+    try:
+        return call(), False
+    except KeyboardInterrupt:
+        return call(), True
 
 
 def _sentence(error: Exception) -> str:

@@ -61,7 +61,9 @@ class Search:
     trials: list[Trial] = field(default_factory=list)
     is_sleepless: bool = False
     is_confirmed: bool = False
+    was_interrupted: bool = False
     interrupted: Trial | None = None
+    """The trial that was running then."""
     ended: str = ""
     """Why a trial could not be run, which ended the search."""
 
@@ -147,13 +149,29 @@ def find(
 ) -> Search:
     """Search; `measure` runs a rate, and `show_trial` is called with each trial.
 
-    An interrupted trial ends the search and is not evaluated. So does one that cannot be run, if
-    there are others, whose results would be lost otherwise.
+    An interrupted trial ends the search and is not evaluated. So does one that cannot be run, and
+    an interrupt between two trials, if there are others, whose results would be lost otherwise.
 
     Raises:
         Error: the first trial cannot be run.
     """
     search = Search(threshold, is_sleepless=is_sleepless)
+    try:
+        _run_trials(search, measure, show_trial, start_per_s)
+    except KeyboardInterrupt:
+        if not search.trials:
+            raise
+        search.was_interrupted = True
+    return search
+
+
+def _run_trials(
+    search: Search,
+    measure: Callable[[float], Outcome],
+    show_trial: Callable[[Trial], None],
+    start_per_s: float,
+) -> None:
+    """Run trials until the search is complete, or one ends it."""
     while (rate := search.next_rate(start_per_s)) is not None:
         try:
             outcome = measure(rate)
@@ -163,10 +181,10 @@ def find(
             search.ended = str(error)
             break
         if outcome.was_interrupted:
+            search.was_interrupted = True
             search.interrupted = Trial(0, rate, outcome.report, False, "interrupted")
             break
         show_trial(search.add(rate, outcome.report))
-    return search
 
 
 def _invalidity(report: Report) -> str:
