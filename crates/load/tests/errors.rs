@@ -251,7 +251,7 @@ fn a_server_that_never_stops_sending_does_not_delay_the_end() {
 }
 
 #[test]
-fn a_server_that_leaves_closing_to_the_client_is_waited_for_once() {
+fn a_server_that_leaves_closing_to_the_client_is_not_waited_for_each_time() {
     let address = server_of_many(|mut stream| {
         read_request(&mut stream);
         let response = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";

@@ -1,9 +1,10 @@
 //! One thread's loop: sockets, timing and the order of work.
 //!
 //! [`exchange`] sends batches and receives their responses, [`frames`] is what HTTP/2 changes about that, [`messages`] is WebSocket, [`dialling`] opens and closes connections, [`arrivals`] is the open loop,
-//! [`opening`] is the pace of the start, [`secure`] is what TLS adds, [`surplus`] looks for responses that no request asked for.
+//! [`closing`] is which side closes, [`opening`] is the pace of the start, [`secure`] is what TLS adds, [`surplus`] looks for responses that no request asked for.
 
 mod arrivals;
+mod closing;
 mod dialling;
 mod exchange;
 mod frames;
@@ -38,6 +39,7 @@ use super::tally::{Rules, Tally};
 use super::{Limit, Plan, Shape};
 use crate::Histogram;
 use arrivals::Backlog;
+use closing::Closing;
 use opening::Opening;
 use window::Window;
 
@@ -174,8 +176,7 @@ pub(super) struct LoadThread {
     free: VecDeque<u32>,
     /// Open loop: connections of this pass that failed while they were opened for a request.
     dials_failed: u32,
-    /// The server announces that it closes, but leaves closing to the client.
-    client_must_close: bool,
+    closing: Closing,
     /// Connections that may have more to read, which no event will report, and whether their servers have ended.
     unread: Vec<(usize, bool)>,
     /// The load is over, and nothing more is sent.
@@ -239,7 +240,7 @@ impl LoadThread {
             rescheduled: VecDeque::new(),
             free: VecDeque::new(),
             dials_failed: 0,
-            client_must_close: false,
+            closing: Closing::default(),
             unread: Vec::new(),
             is_over: false,
             was_stopped: false,

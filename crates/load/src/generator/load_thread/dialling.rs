@@ -11,10 +11,6 @@ use super::super::error::ErrorClass;
 use super::super::plan::Address;
 use super::{LoadThread, OPENING_MAX, SWEEP_TICKS};
 
-/// How long a server may take to close after it has announced that. The side that closes first keeps the port for a minute, so the
-/// generator waits for the server. It must not wait longer for a server that expects the client to close (RFC 9112 section 9.6).
-const CLOSING_NS: u64 = 250_000_000;
-
 impl LoadThread {
     /// Opens connections for the first time, as many as may be opening at once.
     pub(super) fn fill(&mut self) {
@@ -347,7 +343,11 @@ impl LoadThread {
             return;
         };
         match (connection.stage, connection.broken) {
-            (Stage::Ending { .. }, _) | (_, None) => self.finish(index),
+            (Stage::Ending { .. }, _) => {
+                self.closing.note_closed();
+                self.finish(index);
+            }
+            (_, None) => self.finish(index),
             (_, Some(class)) => self.fail(index, class),
         }
     }
@@ -442,10 +442,7 @@ impl LoadThread {
                 self.fail_connect(index, Errno::AGAIN)
             }
             Stage::Waiting => self.dial(index),
-            Stage::Ending { since_ns, .. } if self.now_ns.saturating_sub(since_ns) > CLOSING_NS => {
-                self.client_must_close = true;
-                self.finish(index);
-            }
+            Stage::Ending { since_ns, .. } => self.sweep_ending(index, since_ns),
             Stage::Opening if is_late(oldest_ns.unwrap_or(connection.connect_ns)) => {
                 let has_handshake = self.tls.is_some() || self.common.messages.is_some();
                 match connection.is_established || has_handshake {

@@ -296,20 +296,6 @@ impl LoadThread {
         self.finish(index);
     }
 
-    /// The server has announced that it closes. Requests pipelined after the last response are sent again on another connection.
-    pub(super) fn await_end(&mut self, index: usize, was_good: bool) {
-        if self.client_must_close {
-            return self.finish(index);
-        }
-        self.take_back_batch(index);
-        if let Some(connection) = self.connections.get_mut(index) {
-            connection.stage = Stage::Ending {
-                was_good,
-                since_ns: self.now_ns,
-            };
-        }
-    }
-
     /// Continues after responses: with the next batch, with the end of the connection, or by waiting.
     #[inline]
     pub(super) fn proceed(&mut self, index: usize) {
@@ -351,6 +337,9 @@ impl LoadThread {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
+        if matches!(connection.stage, Stage::Ending { .. }) {
+            self.closing.note_closed();
+        }
         if connection.outstanding == 0 && connection.is_upgraded() {
             return self.finish(index);
         }
