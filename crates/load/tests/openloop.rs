@@ -4,12 +4,16 @@ mod fixture;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fixture::h2::{h2_plan, peers};
 use fixture::{OK, open_plan, responding, server, server_of_many};
 use load::generator::{Limit, Plan, Protocol, Report, Run, Shape, Stage, run};
+use wire::h2::ErrorCode;
+use wire::h2::frame::push_goaway;
 
 fn failed(report: &Report) -> u64 {
     report.errors.total()
@@ -361,4 +365,30 @@ fn what_is_outstanding_grows_older_while_it_is_waited_for() {
     let (oldest_us, count) = ages[ages.len() - 1];
     assert!(oldest_us > 450_000.0 && count == 1, "{ages:?}");
     assert!(ages[ages.len() - 2].0 < 100_000.0, "{ages:?}");
+}
+
+#[test]
+fn a_request_that_a_server_refused_late_is_not_the_generators_delay() {
+    let has_refused = AtomicBool::new(false);
+    let address = peers(&[], move |peer| {
+        let mut last = 0;
+        while let Some((stream, _)) = peer.request() {
+            if last > 0 && !has_refused.swap(true, Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(600));
+                peer.send(|out| push_goaway(out, last, ErrorCode::NO_ERROR, ""));
+                return;
+            }
+            last = stream;
+            peer.respond(stream, b"hi");
+        }
+    });
+    // It is sent again on one of nine connections that were free when it was due.
+    let mut asked = h2_plan(address, 60, 1);
+    asked.shape = Shape::Rate(40.0);
+    asked.connections = 10;
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.failed, report.requeued), (60, 0, 1));
+    let lag = report.schedule_lag_us.expect("an open loop");
+    assert!(lag.max < 300_000.0, "{lag:?}");
+    assert!(report.latency_us.max > 600_000.0, "{report:?}");
 }

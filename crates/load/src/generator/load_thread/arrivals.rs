@@ -54,10 +54,10 @@ impl LoadThread {
         self.rescheduled.len() as u64 + due.unwrap_or(0)
     }
 
-    /// How many of them are not sent because no connection is free.
+    /// How many of them were not sent before, and are not because no connection is free.
     pub(super) fn overdue_without_connection(&self) -> u64 {
         match self.free.is_empty() {
-            true => self.overdue(),
+            true => self.overdue() - self.rescheduled.len() as u64,
             false => 0,
         }
     }
@@ -140,13 +140,7 @@ impl LoadThread {
                 };
                 connection.add(stamp, self.common.job());
             }
-            if intended_ns >= self.window.start_ns {
-                self.offered += 1;
-                let could_ns = intended_ns.max(free_since_ns);
-                let lag_ns = self.now_ns.saturating_sub(could_ns);
-                self.tally.lag_ns.record(lag_ns, 1);
-                self.waited += u64::from(free_since_ns > intended_ns);
-            }
+            self.note_offered(intended_ns, free_since_ns);
             count += 1;
             self.pass_due();
         }
@@ -157,6 +151,21 @@ impl LoadThread {
             _ => self.flush(index),
         }
         self.list_again(index, free_since_ns);
+    }
+
+    /// Counts a request that is sent now. One that a server has refused was late, or waited, when it was first sent.
+    #[inline]
+    fn note_offered(&mut self, intended_ns: u64, free_since_ns: u64) {
+        if intended_ns < self.window.start_ns {
+            return;
+        }
+        self.offered += 1;
+        if self.rescheduled.is_empty() {
+            let could_ns = intended_ns.max(free_since_ns);
+            let lag_ns = self.now_ns.saturating_sub(could_ns);
+            self.tally.lag_ns.record(lag_ns, 1);
+            self.waited += u64::from(free_since_ns > intended_ns);
+        }
     }
 
     fn dial_due(&mut self, index: usize) {
