@@ -502,6 +502,20 @@ fn a_handshake_that_the_server_leaves_unfinished_is_a_timeout() {
 }
 
 #[test]
+fn the_latency_of_a_request_that_is_sent_again_includes_the_next_handshake() {
+    let count = AtomicU64::new(0);
+    let (address, tls) = trusted(move |stream| {
+        if count.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        respond_once(stream);
+    });
+    let report = run(&over(tls, plan(address, 2, 2))).expect("a run");
+    assert_eq!((report.ok, report.requeued), (2, 1));
+    assert!(report.latency_us.max > 300_000.0, "{report:?}");
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named() {
     let (address, trusted) = trusted(respond);
     let refusal = |tls: Tls| {

@@ -86,19 +86,25 @@ pub(super) struct Stamp {
     pub(super) intended_ns: u64,
     /// When they were sent.
     pub(super) sent_ns: u64,
-    /// Closed loop: how long ago they were first sent then, if a server ended earlier connections without processing them.
-    pub(super) before_ns: u64,
+    /// Closed loop: when they were first sent, if a server ended earlier connections without processing them; otherwise the greatest value.
+    pub(super) first_ns: u64,
     /// The position of the oldest of them in the mix.
     pub(super) position: u32,
     pub(super) count: u32,
 }
 
 impl Stamp {
+    /// When they were first sent.
+    #[inline]
+    pub(super) fn since_ns(&self) -> u64 {
+        self.first_ns.min(self.sent_ns)
+    }
+
     /// A request that was not sent.
     pub(super) const ONE: Stamp = Stamp {
         intended_ns: 0,
         sent_ns: 0,
-        before_ns: 0,
+        first_ns: u64::MAX,
         position: 0,
         count: 1,
     };

@@ -138,7 +138,7 @@ impl Tally {
         let uncorrected_ns = now_ns.saturating_sub(stamp.sent_ns);
         let latency_ns = match self.rules.is_open_loop {
             true => now_ns.saturating_sub(stamp.intended_ns),
-            false => uncorrected_ns + stamp.before_ns,
+            false => now_ns.saturating_sub(stamp.since_ns()),
         };
         if !self.is_measured(stamp, now_ns) {
             match verdict.error {

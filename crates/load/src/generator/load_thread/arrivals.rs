@@ -134,7 +134,7 @@ impl LoadThread {
                 let stamp = Stamp {
                     intended_ns,
                     sent_ns: self.now_ns,
-                    before_ns: 0,
+                    first_ns: u64::MAX,
                     position: position + count,
                     count: 1,
                 };

@@ -56,7 +56,7 @@ impl LoadThread {
         let stamp = Stamp {
             intended_ns: self.now_ns,
             sent_ns: self.now_ns,
-            before_ns: 0,
+            first_ns: u64::MAX,
             position: self.cursor,
             count,
         };
@@ -91,7 +91,7 @@ impl LoadThread {
             && let Some(connection) = self.connections.get_mut(index)
         {
             let part = Stamp {
-                before_ns: first.before_ns + self.now_ns.saturating_sub(first.sent_ns),
+                first_ns: first.since_ns(),
                 position: at,
                 count: first.count.min(stamp.count - count),
                 ..stamp

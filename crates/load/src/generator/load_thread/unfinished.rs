@@ -21,7 +21,7 @@ impl LoadThread {
             match is_open_loop {
                 true if stamp.intended_ns < self.window.start_ns => {}
                 true => record(&mut ages_ns, end_ns, stamp.intended_ns, stamp.count.into()),
-                false => record(&mut ages_ns, end_ns, stamp.sent_ns, stamp.count.into()),
+                false => record(&mut ages_ns, end_ns, stamp.since_ns(), stamp.count.into()),
             }
         }
         ages_ns
