@@ -80,7 +80,7 @@ impl Exchange {
 }
 
 /// Requests of one batch that were sent together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     /// When they were due.
     pub(super) intended_ns: u64,

@@ -453,6 +453,7 @@ impl LoadThread {
         let overdue_ns = self.ages_overdue_ns();
         let overdue = overdue_ns.total();
         unfinished_ns.merge(&overdue_ns);
+        unfinished_ns.merge(&self.tally.unfinished_ns);
         let (under_way, offered) = (self.under_way, self.offered);
         self.await_surplus(events)?;
         match self.backlog.end {
@@ -479,7 +480,7 @@ impl LoadThread {
             .for_each(|it| it.disconnect(job));
         let used = self.connections.iter().filter(|it| it.is_used);
         Ok(Outcome {
-            unfinished: under_way + overdue,
+            unfinished: under_way + overdue + self.tally.unfinished_ns.total(),
             unfinished_ns,
             offered: offered + overdue,
             waited: self.waited,

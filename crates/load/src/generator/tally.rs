@@ -48,6 +48,8 @@ pub(super) struct Tally {
     pub(super) requests_sent: u64,
     /// For the whole run.
     pub(super) requeued: u64,
+    /// Closed loop: requests that got a response, or failed, after the measured time, and for how long they had been sent when it was over.
+    pub(super) unfinished_ns: Histogram,
     /// Latencies that were not passed on yet.
     pub(super) recent_ns: Histogram,
     /// Latencies of `drained`, which are in no second.
@@ -85,6 +87,7 @@ impl Tally {
             statuses: vec![0; STATUSES],
             requests_sent: 0,
             requeued: 0,
+            unfinished_ns: Histogram::new(),
             recent_ns: Histogram::new(),
             drained_ns: Histogram::new(),
             uncorrected_ns: Histogram::new(),
@@ -143,6 +146,7 @@ impl Tally {
         if !self.is_measured(stamp, now_ns) {
             match verdict.error {
                 _ if self.is_over => {}
+                _ if self.is_too_late(now_ns) => self.note_unfinished(stamp, count),
                 Some(_) => self.warm_up_failed += count,
                 None => self.note_warm_up(count, latency_ns, now_ns),
             }
@@ -202,8 +206,20 @@ impl Tally {
     fn is_measured(&self, stamp: &Stamp, now_ns: u64) -> bool {
         match self.rules.is_open_loop {
             true => stamp.intended_ns >= self.start_ns,
-            false => now_ns >= self.start_ns,
+            false => (self.start_ns..=self.end_ns).contains(&now_ns),
         }
+    }
+
+    /// Closed loop: the measured time is over. In an open loop, responses are still waited for then.
+    #[inline]
+    pub(super) fn is_too_late(&self, now_ns: u64) -> bool {
+        !self.rules.is_open_loop && now_ns > self.end_ns
+    }
+
+    #[cold]
+    fn note_unfinished(&mut self, stamp: &Stamp, count: u64) {
+        let age_ns = self.end_ns.saturating_sub(stamp.since_ns());
+        self.unfinished_ns.record(age_ns, count);
     }
 
     /// Counts requests that get no response as failed in this way.
@@ -221,7 +237,9 @@ impl Tally {
             let count = u64::from(stamp.count);
             match self.is_measured(stamp, now_ns) {
                 true => self.errors.add(class, count),
-                false => self.warm_up_failed += count,
+                false if !self.is_too_late(now_ns) => self.warm_up_failed += count,
+                false if stamp.sent_ns > 0 => self.note_unfinished(stamp, count),
+                false => {}
             }
         }
     }
@@ -254,5 +272,38 @@ impl Tally {
         } else if !self.is_over {
             self.warm_up_failed += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_after_the_time_of_a_closed_loop_is_unfinished() {
+        let mut tally = Tally::new(Rules {
+            is_open_loop: false,
+            deadline_ns: u64::MAX,
+        });
+        (tally.start_ns, tally.end_ns) = (1_000, 2_000);
+        let stamp = Stamp {
+            sent_ns: 1_900,
+            ..Stamp::ONE
+        };
+        let verdict = Verdict {
+            consumed: 0,
+            count: 1,
+            error: None,
+            closes: false,
+            facts: Facts::default(),
+        };
+        for (now_ns, is_counted) in [(999, false), (1_000, true), (2_000, true), (2_001, false)] {
+            assert_eq!(tally.record_one(&stamp, &verdict, now_ns), is_counted);
+        }
+        tally.fail([&stamp, &Stamp::ONE], ErrorClass::Timeout, 2_001);
+        assert_eq!((tally.ok, tally.errors.total()), (2, 0));
+        assert_eq!((tally.warm_up_ok, tally.warm_up_failed), (1, 0));
+        let ages_ns = &tally.unfinished_ns;
+        assert_eq!((ages_ns.total(), ages_ns.min(), ages_ns.max()), (2, 100, 100));
     }
 }

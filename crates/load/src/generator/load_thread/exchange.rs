@@ -158,7 +158,7 @@ impl LoadThread {
     fn check(&mut self, index: usize, received: usize, length: usize) {
         self.now_ns = precise_ns();
         self.tally.run_bytes += received as u64;
-        if self.now_ns >= self.tally.start_ns {
+        if self.now_ns >= self.tally.start_ns && !self.tally.is_too_late(self.now_ns) {
             self.tally.bytes += received as u64;
         }
         let mut at = 0;

@@ -37,7 +37,7 @@ impl Stream {
     pub(super) fn vacant() -> Stream {
         Stream {
             id: 0,
-            stamp: Stamp::default(),
+            stamp: Stamp::ONE,
             response: Response::new(),
             written: 0,
             is_writing: false,
