@@ -141,6 +141,12 @@ def test_the_generators_limit_is_called_so(changes: dict[str, Any]) -> None:
     )
 
 
+def test_trials_of_less_than_a_second_do_not_say_who_had_the_processors() -> None:
+    for seconds, limit in ((2.0, "generator"), (0.5, "server")):
+        found = find(server(2_500, generator_runnable=1.0, seconds=seconds))
+        assert search.limit(found) == limit
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"generator_runnable": 1.0}, {"schedule_lag_us": {"p50": 1.0, "p99": 1_100.0, "max": 2e3}}],
@@ -218,6 +224,15 @@ def test_an_interrupt_ends_the_search() -> None:
     assert found.interrupted and found.interrupted.rate_per_s > 4_000
     assert found.held is not None and found.held.rate_per_s == 4_000
     assert "before it was confirmed" in search.result_text(found)[1]
+
+
+def test_an_interrupt_after_a_single_failure_leaves_its_reason() -> None:
+    slow, first = server(500), iter((True,))
+    found = find(lambda rate: slow(rate) if next(first, False) else Outcome(report(), True))
+    assert found.held is None and len(found.trials) == 1
+    assert search.result_text(found) == [
+        "no rate was found that meets p99 < 10ms; the lowest tried, 1,000 requests/s: p99 is 20 ms"
+    ]
 
 
 def test_an_interrupt_between_two_trials_leaves_the_others() -> None:

@@ -258,6 +258,17 @@ def test_a_note_names_the_fix_where_a_server_closes_without_saying_so() -> None:
     assert not any("--no-keep-alive" in note for note in verdict.sentences(few, PLAN))
 
 
+def test_a_number_of_requests_may_need_fewer_connections_than_there_are() -> None:
+    def notes(connections_max: int, **options: Any) -> list[str]:
+        asked = Options(urls=(WHERE.url,), connections=100, requests=150, **options)
+        made = report(ok=150, connections_max=connections_max)
+        return verdict.sentences(made, plan.build(asked, WHERE))
+
+    assert notes(7, pipeline=24) == notes(7, streams=24, http_version="2") == notes(100) == []
+    assert notes(6, pipeline=24) == ["only 6 of 100 connections were ever open at once"]
+    assert notes(99) == ["only 99 of 100 connections were ever open at once"]
+
+
 def test_a_note_names_the_status_that_was_expected() -> None:
     wanted = plan.build(Options(urls=(WHERE.url,), expect_status=204, connections=10), WHERE)
     made = report(ok=0, statuses={"200": 5}, errors={"wrong_status": 5})

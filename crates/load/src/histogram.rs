@@ -100,7 +100,7 @@ impl Histogram {
         for (index, count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                return middle(index).min(self.max);
+                return middle(index).clamp(self.min.min(self.max), self.max);
             }
         }
         self.max
@@ -267,6 +267,12 @@ mod tests {
         assert_eq!(histogram.percentile(50.0), 50);
         assert_eq!(histogram.percentile(99.0), 99);
         assert_eq!(histogram.percentile(100.0), 100);
+        // Of a single value, all are that value, and not the middle of its bucket.
+        for value in [1_000_000, 1_003_905] {
+            let mut single = Histogram::new();
+            single.record(value, 1);
+            assert_eq!((single.percentile(0.0), single.percentile(50.0)), (value, value));
+        }
         let mut sum = histogram.clone();
         sum.merge(&histogram);
         assert_eq!(

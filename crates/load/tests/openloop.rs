@@ -392,3 +392,23 @@ fn a_request_that_a_server_refused_late_is_not_the_generators_delay() {
     assert!(lag.max < 300_000.0, "{lag:?}");
     assert!(report.latency_us.max > 600_000.0, "{report:?}");
 }
+
+#[test]
+fn a_request_that_is_refused_after_the_time_is_not_sent_again() {
+    let address = peers(&[], |peer| {
+        if let Some((stream, _)) = peer.request() {
+            peer.respond(stream, b"hi");
+            peer.request();
+            // The time is over after 200 ms. The end follows at once, so that another connection could be opened.
+            thread::sleep(Duration::from_millis(500));
+            peer.send(|out| push_goaway(out, stream, ErrorCode::NO_ERROR, ""));
+            peer.end();
+        }
+    });
+    let mut asked = h2_plan(address, 1, 1);
+    asked.shape = Shape::Rate(100.0);
+    asked.limit = Limit::Duration(Duration::from_millis(200));
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.unfinished), (1, 19), "{report:?}");
+    assert_eq!((report.requeued, report.connections_opened), (1, 1));
+}

@@ -93,6 +93,11 @@ class Search:
         return min(reversed(failures), key=lambda each: each.rate_per_s, default=None)
 
     @property
+    def last_failure(self) -> Trial | None:
+        """The last trial that failed, whether or not its rate does."""
+        return next((each for each in reversed(self.trials) if not each.holds), None)
+
+    @property
     def held(self) -> Trial | None:
         """The last success at the highest rate that holds, and below the lowest that fails."""
         below = self.failed.rate_per_s if self.failed else RATE_MAX_PER_S * 2
@@ -277,7 +282,7 @@ def result_text(search: Search) -> list[str]:
     """Format the result, its certainty, and why the search ended."""
     held, failed = search.held, search.failed
     if held is None:
-        last = search.unmeasured or failed
+        last = search.unmeasured or failed or search.last_failure
         lowest = f"{last.rate_per_s:,.0f} requests/s: {last.reason}" if last else "no trial"
         first = f"no rate was found that meets {search.threshold.text}; the lowest tried, {lowest}"
         return [first, *_early_end(search)]

@@ -5,6 +5,7 @@ A figure that describes the generator, or failures, does not describe the server
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from typing import Any
@@ -88,7 +89,9 @@ def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
 
 def has_no_time(report: Report, is_sleepless: bool = False) -> bool:
     """Return whether a thread of the generator always worked or waited for a processor."""
-    return not is_sleepless and float(report.get("generator_runnable") or 0) >= BUSY_SHARE
+    if is_sleepless or report["seconds"] < RUNNABLE_S_MIN:
+        return False
+    return float(report.get("generator_runnable") or 0) >= BUSY_SHARE
 
 
 def backlog_growth(report: Report) -> float:
@@ -334,8 +337,7 @@ def _generator(report: Report, plan: dict[str, Any]) -> str:
     in_fleet = bool(report.get("fleet"))
     if not is_generator_bound(report, plan["is_sleepless"]):
         # A server on the same processor has a note of its own.
-        is_unclear = bool(report.get("shared_processors")) or report["seconds"] < RUNNABLE_S_MIN
-        if is_unclear or not has_no_time(report, plan["is_sleepless"]):
+        if report.get("shared_processors") or not has_no_time(report, plan["is_sleepless"]):
             return ""
         return (
             "the generator was the bottleneck: its busiest thread wanted a processor for "
@@ -361,11 +363,19 @@ def _shared_processors(report: Report) -> str:
     )
 
 
+def _connections_needed(plan: dict[str, Any]) -> int:
+    """Return how many connections a plan wants: a number of requests may need fewer."""
+    wanted: int = plan["connections"]
+    depth = max(plan["pipeline_depth"], plan["streams"], (plan["websocket"] or {}).get("depth", 1))
+    total = plan.get("requests_total")
+    return min(wanted, math.ceil(total / depth)) if total else wanted
+
+
 def _missing_connections(report: Report, plan: dict[str, Any]) -> str:
     wanted = plan["connections"]
     if plan.get("stages") or not plan["is_persistent"] or not has_responses(report):
         return ""
-    if report["connections_max"] < min(wanted, plan.get("requests_total") or wanted):
+    if report["connections_max"] < _connections_needed(plan):
         most = report["connections_max"]
         return f"only {most:,} of {wanted:,} connections were ever open at once"
     at_start = report.get("connections_at_start")

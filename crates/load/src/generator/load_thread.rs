@@ -179,6 +179,8 @@ pub(super) struct LoadThread {
     closing: Closing,
     /// Connections that may have more to read, which no event will report, and whether their servers have ended.
     unread: Vec<(usize, bool)>,
+    /// Open loop: the measured time is over, and no request is due any more.
+    is_draining: bool,
     /// The load is over, and nothing more is sent.
     is_over: bool,
     /// It was ended before its plan was.
@@ -242,6 +244,7 @@ impl LoadThread {
             dials_failed: 0,
             closing: Closing::default(),
             unread: Vec::new(),
+            is_draining: false,
             is_over: false,
             was_stopped: false,
             common,
@@ -362,7 +365,8 @@ impl LoadThread {
         if now_ns >= self.window.end_ns {
             // Requests outstanding in an open loop belong to the measured time, and so do those that have just become due and can be sent.
             self.fire();
-            self.due_ns = u64::MAX;
+            self.is_draining = true;
+            self.look_ahead();
             let drain_end_ns = self.window.end_ns.saturating_add(self.timeout_ns);
             if self.schedule.is_none() || self.under_way == 0 || now_ns >= drain_end_ns {
                 return false;

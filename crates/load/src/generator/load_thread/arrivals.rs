@@ -184,6 +184,10 @@ impl LoadThread {
 
     /// Determines when the next request is due.
     pub(super) fn look_ahead(&mut self) {
+        if self.is_draining {
+            self.due_ns = u64::MAX;
+            return;
+        }
         if let Some(first_ns) = self.rescheduled.front() {
             self.due_ns = *first_ns;
             return;
