@@ -230,9 +230,8 @@ def test_an_interrupt_after_a_single_failure_leaves_its_reason() -> None:
     slow, first = server(500), iter((True,))
     found = find(lambda rate: slow(rate) if next(first, False) else Outcome(report(), True))
     assert found.held is None and len(found.trials) == 1
-    assert search.result_text(found) == [
-        "no rate was found that meets p99 < 10ms; the lowest tried, 1,000 requests/s: p99 is 20.0 ms"
-    ]
+    (line,) = search.result_text(found)
+    assert line.endswith("; the lowest tried, 1,000 requests/s: p99 is 20.0 ms")
 
 
 def test_an_interrupt_between_two_trials_leaves_the_others() -> None:

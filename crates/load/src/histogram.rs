@@ -271,7 +271,10 @@ mod tests {
         for value in [1_000_000, 1_003_905] {
             let mut single = Histogram::new();
             single.record(value, 1);
-            assert_eq!((single.percentile(0.0), single.percentile(50.0)), (value, value));
+            assert_eq!(
+                (single.percentile(0.0), single.percentile(50.0)),
+                (value, value)
+            );
         }
         let mut sum = histogram.clone();
         sum.merge(&histogram);

@@ -76,7 +76,10 @@ fn a_number_of_requests_ends_it_although_the_server_allows_no_stream() {
     assert!(run.wait(Duration::from_secs(20)), "it did not end");
     let report = run.report().expect("no error").expect("a report");
     let timeouts = report.errors.get(ErrorClass::Timeout);
-    assert!(timeouts >= 18 && report.streams_allowed == Some(0), "{report:?}");
+    assert!(
+        timeouts >= 18 && report.streams_allowed == Some(0),
+        "{report:?}"
+    );
     assert_eq!((report.ok + timeouts, report.unfinished), (20, 0));
     assert_eq!(report.failed, timeouts);
     assert!(report.waited_for_connection >= Some(timeouts), "{report:?}");

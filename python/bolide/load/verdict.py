@@ -366,9 +366,12 @@ def _shared_processors(report: Report) -> str:
 def _connections_needed(plan: dict[str, Any]) -> int:
     """Return how many connections a plan wants: a number of requests may need fewer."""
     wanted: int = plan["connections"]
-    depth = max(plan["pipeline_depth"], plan["streams"], (plan["websocket"] or {}).get("depth", 1))
-    total = plan.get("requests_total")
-    return min(wanted, math.ceil(total / depth)) if total else wanted
+    total: int | None = plan.get("requests_total")
+    if not total:
+        return wanted
+    messages = (plan["websocket"] or {}).get("depth", 1)
+    depth: int = max(plan["pipeline_depth"], plan["streams"], messages)
+    return min(wanted, math.ceil(total / depth))
 
 
 def _missing_connections(report: Report, plan: dict[str, Any]) -> str:

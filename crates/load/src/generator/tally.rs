@@ -304,6 +304,9 @@ mod tests {
         assert_eq!((tally.ok, tally.errors.total()), (2, 0));
         assert_eq!((tally.warm_up_ok, tally.warm_up_failed), (1, 0));
         let ages_ns = &tally.unfinished_ns;
-        assert_eq!((ages_ns.total(), ages_ns.min(), ages_ns.max()), (2, 100, 100));
+        assert_eq!(
+            (ages_ns.total(), ages_ns.min(), ages_ns.max()),
+            (2, 100, 100)
+        );
     }
 }

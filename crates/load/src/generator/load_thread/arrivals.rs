@@ -207,9 +207,8 @@ impl LoadThread {
         if !is_counted || self.under_way > 0 || !is_late(self.due_ns) {
             return;
         }
-        let is_closed = |it: &Connection| {
-            it.stage == Stage::Open && it.closed_since_ns().is_some_and(is_late)
-        };
+        let is_closed =
+            |it: &Connection| it.stage == Stage::Open && it.closed_since_ns().is_some_and(is_late);
         if !self.connections.iter().all(is_closed) {
             return;
         }

@@ -43,14 +43,14 @@ impl LoadThread {
         }
     }
 
-    /// Closed loop: takes credit for a batch; false: there is none left.
+    /// Closed loop: takes credit for a batch; false: there is none left, or no time.
     pub(super) fn start_batch(&mut self, index: usize) -> bool {
         let Some(connection) = self.connections.get(index) else {
             return false;
         };
         let room = connection.batch_room(self.common.plan.protocol);
         let count = u64::from(room).min(self.credit) as u32;
-        if count == 0 {
+        if count == 0 || self.now_ns > self.tally.end_ns {
             return false;
         }
         let stamp = Stamp {

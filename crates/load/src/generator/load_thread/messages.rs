@@ -101,7 +101,8 @@ impl LoadThread {
 
     /// Sends the next messages of a broadcast when all connections have received the last ones.
     pub(super) fn broadcast(&mut self) {
-        if self.under_way > 0 || self.opening_end_ns.is_some() || self.is_over {
+        let is_late = self.is_over || self.now_ns > self.tally.end_ns;
+        if self.under_way > 0 || self.opening_end_ns.is_some() || is_late {
             return;
         }
         let count = self.common.plan.protocol.depth();
