@@ -382,12 +382,12 @@ fn a_request_that_a_server_refused_late_is_not_the_generators_delay() {
             peer.respond(stream, b"hi");
         }
     });
-    // It is sent again on one of nine connections that were free when it was due.
-    let mut asked = h2_plan(address, 60, 1);
-    asked.shape = Shape::Rate(40.0);
-    asked.connections = 10;
+    // It is sent again on one of the connections that were free when it was due.
+    let mut asked = h2_plan(address, 130, 1);
+    asked.shape = Shape::Rate(80.0);
+    asked.connections = 60;
     let report = run(&asked).expect("a run");
-    assert_eq!((report.ok, report.failed, report.requeued), (60, 0, 1));
+    assert_eq!((report.ok, report.failed, report.requeued), (130, 0, 1));
     let lag = report.schedule_lag_us.expect("an open loop");
     assert!(lag.max < 300_000.0, "{lag:?}");
     assert!(report.latency_us.max > 600_000.0, "{report:?}");

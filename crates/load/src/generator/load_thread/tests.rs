@@ -208,6 +208,5 @@ fn only_the_time_of_polls_without_events_is_idle() {
         polled_ns += u64::from(is_idle) * (precise_ns() - before_ns);
     }
     let idle_ns = load.window.idle_ns;
-    assert!(idle_ns <= polled_ns, "{idle_ns} {polled_ns}");
-    assert!(idle_ns > polled_ns / 2, "{idle_ns} {polled_ns}");
+    assert!((1..=polled_ns).contains(&idle_ns), "{idle_ns} {polled_ns}");
 }
