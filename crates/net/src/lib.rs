@@ -26,7 +26,7 @@ pub use files::{descriptors_max, memory_file, temporary_file, wait_until_writabl
 pub use fork::{has_forked, watch_forks};
 pub use last_resort::{report, report_panics};
 pub use lifeline::follow;
-pub use listener::{Accepted, Listener};
+pub use listener::{Accepted, Lack, Listener};
 pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
 pub use rest::Rest;
 pub use shared::numbers::Numbers;

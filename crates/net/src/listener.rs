@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags, acceptfrom_with, getsockname};
 
@@ -25,8 +26,17 @@ pub enum Accepted {
     None,
     /// This one failed before it was accepted; others may be waiting.
     Lost,
-    /// The process or the system has no descriptor or memory left: try again later, not at once.
-    Exhausted(io::Error),
+    /// The process or the system lacks something for one: try again later, not at once.
+    Exhausted(Lack),
+}
+
+/// What there is none of for a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// The process, or the system, has as many descriptors as it may have. The kernel looks for one before it looks for a connection.
+    Descriptors,
+    /// The kernel has no memory for one.
+    Memory,
 }
 
 impl Listener {
@@ -78,6 +88,19 @@ impl Listener {
         }
     }
 
+    /// Whether a connection waits.
+    ///
+    /// Cost: one system call.
+    pub fn has_waiting(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // If that is not known, one may wait.
+        !matches!(poll(&mut polled, Some(&at_once)), Ok(0))
+    }
+
     /// The local address.
     pub fn local(&self) -> Peer {
         let address = getsockname(&self.socket).ok();
@@ -94,9 +117,8 @@ impl Listener {
 fn refused(error: Errno) -> Accepted {
     match error {
         Errno::AGAIN => Accepted::None,
-        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-            Accepted::Exhausted(error.into())
-        }
+        Errno::MFILE | Errno::NFILE => Accepted::Exhausted(Lack::Descriptors),
+        Errno::NOBUFS | Errno::NOMEM => Accepted::Exhausted(Lack::Memory),
         _ => Accepted::Lost,
     }
 }

@@ -465,8 +465,14 @@ impl<A: App> Worker<A> {
         if self.is_short() {
             return Some(Surplus::Memory);
         }
-        if self.admitted() >= self.connections_max() && !self.reap(Scarce::Places) {
-            return Some(Surplus::Total);
+        if self.admitted() >= self.connections_max() {
+            // Others do not lose their connections for one that is refused.
+            if self.context.client_has_all(client) {
+                return Some(Surplus::Client);
+            }
+            if !self.reap(Scarce::Places) {
+                return Some(Surplus::Total);
+            }
         }
         let key = self.connections.vacant_key();
         (!self.context.takes_client(key, client)).then_some(Surplus::Client)

@@ -41,16 +41,22 @@ fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
     server.expect_end(&mut Client::new(late.into()));
     // The limits are those of the process: the tests run one after the other.
     an_idle_connection_makes_room();
+    the_last_descriptor_is_for_the_last_client();
     a_posted_response_needs_its_memory_once();
 }
 
 /// Sets the limit to what is open now.
 fn leave_no_descriptor() {
+    leave_descriptors(0);
+}
+
+/// Sets the limit to what is open now, and so many more.
+fn leave_descriptors(count: u64) {
     let next = std::fs::File::open("/dev/null").expect("a file");
     let lowest_free = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
     drop(next);
     let limit = Rlimit {
-        current: Some(lowest_free),
+        current: Some(lowest_free + count),
         ..getrlimit(Resource::Nofile)
     };
     setrlimit(Resource::Nofile, limit).expect("a lower limit");
@@ -75,6 +81,29 @@ fn an_idle_connection_makes_room() {
     let line = "closed 1 idle connection for new ones: no file descriptor was left";
     assert_eq!(server.worker.app.refusals, [line]);
     setrlimit(Resource::Nofile, before).expect("the limit of before");
+}
+
+fn the_last_descriptor_is_for_the_last_client() {
+    let (mut server, now_ms) = Server::with_manual_clock(|_| ());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let added = server.worker.add_listener(listener.into(), 16, None);
+    added.expect("a usable listener");
+    let mut idle = server.connect();
+    assert_eq!(server.ask(&mut idle, &get("/idle")).content, "/idle");
+    now_ms.fetch_add(1000, Ordering::Relaxed);
+    let mut last = Client::new(TcpStream::connect(address).expect("a listener").into());
+    last.send(&get("/last"));
+    let before = getrlimit(Resource::Nofile);
+    leave_descriptors(1);
+    assert_eq!(server.response(&mut last).content, "/last");
+    server.settle();
+    assert!(idle.is_quiet());
+    assert!(server.worker.app.refusals.is_empty());
+    setrlimit(Resource::Nofile, before).expect("the limit of before");
+    // Accepting has not paused: the clock does not move.
+    let mut next = Client::new(TcpStream::connect(address).expect("a listener").into());
+    assert_eq!(server.ask(&mut next, &get("/next")).content, "/next");
 }
 
 fn a_posted_response_needs_its_memory_once() {

@@ -216,6 +216,13 @@ impl Context {
             || self.takes_known_client(connection as u32, client)
     }
 
+    /// Whether [`Context::takes_client`] would return false.
+    #[cold]
+    pub(crate) fn client_has_all(&self, client: &Peer) -> bool {
+        let is_known = !self.proxies.expects_header && !self.proxies.trusts(client);
+        is_known && self.admission.clients.has_all(client)
+    }
+
     /// As [`Context::takes_client`], when its proxy has named the client.
     #[cold]
     pub(crate) fn takes_known_client(&mut self, connection: u32, client: &Peer) -> bool {

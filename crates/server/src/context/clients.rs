@@ -119,6 +119,16 @@ impl Clients {
         }
     }
 
+    /// Whether a client has as many places as it may have.
+    pub(crate) fn has_all(&self, client: &Peer) -> bool {
+        let Peer::Internet(address) = client else {
+            return false;
+        };
+        let key = ClientKey::of(address.ip(), self.ipv6_prefix_bits);
+        let count = self.counts.all().get(&key).copied().unwrap_or_default();
+        self.connections_max > 0 && count >= self.connections_max
+    }
+
     /// One more place of a client, unless it has as many as it may have.
     pub(crate) fn place(&self, client: IpAddr) -> Option<ClientPlace> {
         let key = ClientKey::of(client, self.ipv6_prefix_bits);
@@ -173,7 +183,9 @@ mod tests {
         let mut clients = Clients::new(2, (0, 0), 64);
         assert!(clients.connected(1, &peer("192.0.2.1:1")));
         assert!(clients.connected(2, &peer("[::ffff:192.0.2.1]:2")));
+        assert!(clients.has_all(&peer("192.0.2.1:3")));
         assert!(!clients.connected(3, &peer("192.0.2.1:3")));
+        assert!(!clients.has_all(&peer("192.0.2.2:1")) && !clients.has_all(&Peer::Local));
         assert!(clients.connected(4, &peer("192.0.2.2:1")));
         assert!(clients.connected(5, &Peer::Local));
         clients.disconnected(3);

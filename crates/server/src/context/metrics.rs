@@ -62,6 +62,8 @@ pub(crate) enum Relieved {
 pub(crate) enum Scarce {
     Places,
     Descriptors,
+    /// The kernel's memory.
+    Memory,
 }
 
 /// Which connections are closed for others.

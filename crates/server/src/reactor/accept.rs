@@ -13,7 +13,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use net::{
-    Accepted, Clock, LATE_AFTER_MS, Listener, Peer, Poller, Seat, TlsConfig, Token, Turn, memory,
+    Accepted, Clock, LATE_AFTER_MS, Lack, Listener, Peer, Poller, Seat, TlsConfig, Token, Turn,
+    memory,
 };
 
 use super::rush::Rush;
@@ -360,7 +361,9 @@ impl<A: App> Worker<A> {
                 }
                 Accepted::None => return Ended::Empty,
                 Accepted::Lost => slot.drained_max -= usize::from(is_draining),
-                Accepted::Exhausted(_) if self.reap(Scarce::Descriptors) => {}
+                // The last one that waited has the last descriptor.
+                Accepted::Exhausted(_) if !slot.listener.has_waiting() => return Ended::Empty,
+                Accepted::Exhausted(lack) if self.reap(scarce(lack)) => {}
                 Accepted::Exhausted(_) => {
                     self.exhausted();
                     return Ended::Rests;
@@ -485,6 +488,13 @@ impl<A: App> Worker<A> {
             seat.pause();
         }
         self.leave_to(self.turn());
+    }
+}
+
+fn scarce(lack: Lack) -> Scarce {
+    match lack {
+        Lack::Descriptors => Scarce::Descriptors,
+        Lack::Memory => Scarce::Memory,
     }
 }
 

@@ -73,6 +73,7 @@ impl<A: App> Worker<A> {
             let reason = match scarce {
                 Scarce::Places => "connections_max are open",
                 Scarce::Descriptors => "no file descriptor was left",
+                Scarce::Memory => "the system had no memory for another",
             };
             self.context.refusals.add_reaped(victims, count, reason);
         }

@@ -79,8 +79,8 @@ pub(super) const HELD: usize = SENT + 1;
 pub(super) const HELD_MAX: usize = HELD + 1;
 pub(super) const RELIEVED: usize = HELD_MAX + 1;
 pub(super) const REAPED: usize = RELIEVED + 2;
-pub(super) const SLOW_ENDED: usize = REAPED + 2;
-const QUEUED: usize = SLOW_ENDED + 2;
+pub(super) const SLOW_ENDED: usize = REAPED + 3;
+const QUEUED: usize = SLOW_ENDED + 3;
 pub(super) const HANDSHAKES: usize = QUEUED + 1;
 pub(super) const STREAMS: usize = HANDSHAKES + 2;
 pub(super) const WEBSOCKETS: usize = STREAMS + 1;
@@ -198,8 +198,8 @@ pub const FAMILIES: &[Family] = &[
         name: "memory_reliefs",
         kind: Kind::Counter,
         unit: "",
-        help: "What was done because clients made a worker hold nearly memory_max. refused: a request with content \
-               or for a WebSocket got 503; ended: a connection lost what it made the server hold.",
+        help: "What was done because clients made a worker hold nearly memory_max. refused: a request that is not short, \
+               or for a WebSocket, got 503; ended: a connection lost what it made the server hold.",
         labels: &[("action", &["refused", "ended"])],
         first: RELIEVED,
     },
@@ -208,8 +208,8 @@ pub const FAMILIES: &[Family] = &[
         kind: Kind::Counter,
         unit: "",
         help: "Idle connections that were closed for new ones. limit: there were connections_max; descriptors: none \
-               was left.",
-        labels: &[("cause", &["limit", "descriptors"])],
+               was left; memory: the system had none for another.",
+        labels: &[("cause", &["limit", "descriptors", "memory"])],
         first: REAPED,
     },
     Family {
@@ -218,7 +218,7 @@ pub const FAMILIES: &[Family] = &[
         unit: "",
         help: "Requests that arrived slowly and were ended with 503, because new connections needed the places of theirs \
                and none was idle. The causes are those of idle_connections_closed.",
-        labels: &[("cause", &["limit", "descriptors"])],
+        labels: &[("cause", &["limit", "descriptors", "memory"])],
         first: SLOW_ENDED,
     },
     Family {
