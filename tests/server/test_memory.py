@@ -191,7 +191,7 @@ def test_near_the_budget_others_are_served(small: Managed) -> None:
         late.send(head)
         reply = late.read("POST")
         assert (reply.status, reply.get("retry-after")) == (503, "1")
-        small.server.wait_line(r"refused \d+ requests? with content with 503: clients hold near.*")
+        small.server.wait_line(r"refused \d+ requests? with 503: clients hold near.*")
         assert small.metrics()['bolide_memory_reliefs_total{action="refused"}'] >= 1
     assert 16 * MIB < max(held) <= 32 * MIB
     wait_until(lambda: small.status()["workers"][0]["held_bytes"] == 0)

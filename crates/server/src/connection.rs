@@ -10,13 +10,14 @@
 //! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it sends for too long | closed |
 //! | `Lingering` | it is stuck | reset |
 //! | `Cutting` | the peer has received what was sent; it is stuck | reset |
+//! | `Handshake` without a whole ClientHello, `Lingering` | its place is needed (`reactor/reaping.rs`) | closed |
 //!
 //! Two invariants hold. Every open connection has a deadline, an application that owes a response, or a turn that is due. When all
 //! applications have responded and all peers have ended, nothing is left (`tests/model/main.rs`).
 
 pub(crate) mod admission;
 mod handshake;
-mod holding;
+pub(crate) mod holding;
 mod preface;
 mod proxy_header;
 mod websocket;
@@ -55,7 +56,7 @@ enum Phase {
     Lingering {
         /// When to check whether everything has arrived, or the last time the peer sent anything after it had.
         arrived: Arrived,
-        until_ms: u64,
+        since_ms: u64,
     },
     Cutting,
 }
@@ -373,10 +374,8 @@ impl Connection {
                 Delivery::UnderWay if self.link.delivery_check_ms() < u64::MAX => Fate::Open,
                 _ => Fate::Reset,
             },
-            Phase::Lingering {
-                arrived, until_ms, ..
-            } => match arrived {
-                _ if *until_ms <= context.clock.now_ms() => Fate::Close,
+            Phase::Lingering { arrived, since_ms } => match arrived {
+                _ if lingering_end_ms(*since_ms, context) <= context.clock.now_ms() => Fate::Close,
                 Arrived::Since(_) => Fate::Close,
                 Arrived::CheckedAt(_) => {
                     let delivery = self.link.check_delivery(context);
@@ -479,7 +478,7 @@ impl Connection {
         };
         self.phase = Phase::Lingering {
             arrived,
-            until_ms: now_ms.saturating_add(context.timeouts.lingering_ms_max()),
+            since_ms: now_ms,
         };
         Fate::Open
     }
@@ -514,12 +513,10 @@ impl Connection {
                     None => end_ms,
                 }
             }
-            Phase::Lingering {
-                arrived, until_ms, ..
-            } => {
-                let (Arrived::CheckedAt(since_ms) | Arrived::Since(since_ms)) = arrived;
-                let end_ms = since_ms.saturating_add(context.timeouts.linger_timeout_ms);
-                let end_ms = end_ms.min(*until_ms);
+            Phase::Lingering { arrived, since_ms } => {
+                let (Arrived::CheckedAt(moved_ms) | Arrived::Since(moved_ms)) = arrived;
+                let end_ms = moved_ms.saturating_add(context.timeouts.linger_timeout_ms);
+                let end_ms = end_ms.min(lingering_end_ms(*since_ms, context));
                 match arrived {
                     Arrived::CheckedAt(_) => end_ms.min(self.link.delivery_check_ms()),
                     Arrived::Since(_) => end_ms,
@@ -580,4 +577,8 @@ impl Connection {
         context.charge(self.accounted_bytes, 0);
         self.link.close(poller, fate);
     }
+}
+
+fn lingering_end_ms(since_ms: u64, context: &Context) -> u64 {
+    since_ms.saturating_add(context.timeouts.lingering_ms_max())
 }

@@ -265,7 +265,12 @@ impl Exchange {
 
     /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.out.held_bytes() + self.record.held_bytes() + self.lent_bytes()
+        self.out.held_bytes() + self.request_bytes()
+    }
+
+    /// The part of it that is of the request.
+    pub(crate) fn request_bytes(&self) -> usize {
+        self.record.held_bytes() + self.lent_bytes()
     }
 
     /// The handler gets so many bytes of content, and may keep them.

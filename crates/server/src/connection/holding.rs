@@ -6,9 +6,12 @@
 use super::{Connection, Phase};
 use crate::app::App;
 use crate::context::Context;
-use crate::context::budget::HOLDER_BYTES_MIN;
+use crate::context::budget::{Burden, HOLDER_BYTES_MIN, Holder};
 use crate::link::{Delivery, Fate, Turn, Unread};
 use crate::pace::arrival_rate;
+
+/// Milliseconds for which an idle connection stays at least: its request may be on its way.
+pub(crate) const IDLE_MS_MIN: u64 = 1000;
 
 impl Connection {
     /// Memory held, in bytes, besides its own record, and what it shares with others.
@@ -81,23 +84,43 @@ impl Connection {
         self.settle(context, app)
     }
 
-    /// How much it holds, times how long: who has most of that ends first. `None` if it is not its peer that makes it hold that, but an
-    /// application that works.
-    pub(crate) fn burden(&self, now_ms: u64) -> Option<u64> {
-        let is_of_peer = match &self.phase {
-            Phase::H1(h1) => h1.is_held_by_peer(&self.link),
-            Phase::H2(h2) => h2.is_held_by_peer(&self.link),
-            Phase::WebSocket(upgraded) => upgraded.is_held_by_peer(&self.link),
-            Phase::Lingering { .. } | Phase::Cutting => self.link.is_full(),
-            Phase::Handshake(_) | Phase::Preface { .. } => true,
+    /// What its end would free, and how urgent that is. `None` if it holds nothing, or nothing but what an application works on.
+    pub(crate) fn burden(&self, now_ms: u64) -> Option<Burden> {
+        if self.accounted_bytes == 0 {
+            return None;
+        }
+        let bytes = self.accounted_bytes as u64;
+        let Some(holder) = self.holder() else {
+            let idle_ms = now_ms.saturating_sub(self.idle_since_ms()?);
+            return (idle_ms >= IDLE_MS_MIN).then_some(Burden {
+                holder: Holder::Idle,
+                weight: idle_ms,
+                bytes,
+            });
         };
         let age_ms = match self.accounted_bytes >= HOLDER_BYTES_MIN {
             true => now_ms.saturating_sub(self.holds_since_ms),
             false => 0,
         };
-        let burden = (self.accounted_bytes as u64).saturating_mul(age_ms.saturating_add(1));
-        let burden = burden.saturating_add(self.shared_burden(now_ms));
-        (is_of_peer && self.accounted_bytes > 0).then_some(burden)
+        let weight = bytes.saturating_mul(age_ms.saturating_add(1));
+        let weight = weight.saturating_add(self.shared_burden(now_ms));
+        Some(Burden {
+            holder,
+            weight,
+            bytes,
+        })
+    }
+
+    /// Why it holds memory, if it can be ended for that although it is not idle.
+    fn holder(&self) -> Option<Holder> {
+        let is_much = self.accounted_bytes >= HOLDER_BYTES_MIN;
+        match &self.phase {
+            Phase::H1(h1) => h1.holder(&self.link, is_much),
+            Phase::H2(h2) => h2.holder(&self.link, is_much),
+            Phase::WebSocket(upgraded) => upgraded.holder(&self.link, is_much),
+            Phase::Lingering { .. } | Phase::Cutting => self.link.is_full().then_some(Holder::Peer),
+            Phase::Handshake(_) | Phase::Preface { .. } => Some(Holder::Peer),
+        }
     }
 
     /// The burden of published frames, which it shares with others: its part of them, although only the end of the last holder frees them. Over
@@ -110,9 +133,13 @@ impl Connection {
         }
     }
 
-    /// Ends what its peer makes it hold: content that is being received gets 503, a response that is not read is truncated.
+    /// Ends what makes it hold memory: content that is being received gets 503, a response that is not read is truncated, and an idle
+    /// connection is closed.
     #[cold]
     pub(crate) fn end_holding<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        if self.holder().is_none() {
+            return self.reap(context, app);
+        }
         let link = &mut self.link;
         let turn = &mut Turn { link, context, app };
         let fate = match &mut self.phase {
@@ -127,7 +154,7 @@ impl Connection {
         self.conclude(context, app, fate)
     }
 
-    /// Since when it has waited for a request, if it does.
+    /// Since when it has waited for a request, or for the start of its TLS handshake, or has lingered.
     pub(crate) fn idle_since_ms(&self) -> Option<u64> {
         if self.is_turned_away || self.link.is_full() || self.link.is_arriving() {
             return None;
@@ -136,25 +163,34 @@ impl Connection {
             Phase::H1(h1) => h1.idle_since_ms(),
             Phase::H2(h2) => h2.idle_since_ms(),
             Phase::Preface { since_ms, first } => (first.held_bytes() == 0).then_some(*since_ms),
-            _ => None,
+            Phase::Handshake(handshake) if !self.link.has_client_hello() => {
+                handshake.idle_since_ms()
+            }
+            Phase::Lingering { since_ms, .. } => Some(*since_ms),
+            Phase::Handshake(_) | Phase::WebSocket(_) | Phase::Cutting => None,
         }
     }
 
-    /// Closes an idle connection whose place is needed. It stays open if a request has arrived, or the client has not received everything.
+    /// Closes an idle connection whose place or memory is needed. It stays open if a request has arrived, or the client has not received
+    /// everything.
     #[cold]
     pub(crate) fn reap<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
-        let is_idle = self.idle_since_ms().is_some() && !self.link.has_buffered();
-        let is_silent = is_idle && !self.link.has_unread();
-        if !is_silent || self.link.check_delivery(context) != Delivery::Complete {
+        // What arrives at one that lingers is dropped anyway.
+        let is_lingering = matches!(self.phase, Phase::Lingering { .. });
+        let has_input = || self.link.has_buffered() || self.link.has_unread();
+        if self.idle_since_ms().is_none() || !is_lingering && has_input() {
             return Fate::Open;
         }
-        if let Phase::H2(h2) = &mut self.phase {
-            let link = &mut self.link;
-            let turn = &mut Turn { link, context, app };
-            h2.leave_idle(turn);
-            return self.settle(context, app);
+        if self.link.check_delivery(context) != Delivery::Complete {
+            return Fate::Open;
         }
-        self.conclude(context, app, Fate::End(Unread::Possible))
+        let link = &mut self.link;
+        let fate = match &mut self.phase {
+            Phase::H2(h2) => h2.leave_idle(&mut Turn { link, context, app }),
+            Phase::Handshake(_) | Phase::Lingering { .. } => Fate::Close,
+            _ => Fate::End(Unread::Possible),
+        };
+        self.conclude(context, app, fate)
     }
 
     /// How many bytes per second arrive of a request, if its client is all that is waited for, and has had some time.

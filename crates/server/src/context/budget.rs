@@ -6,10 +6,20 @@
 //! | pressure | from | until | content |
 //! | --- | --- | --- | --- |
 //! | `None` | | the high mark | is read |
-//! | `High` | the high mark | the low mark | new requests get 503 unless their content is short; of those that have started, what fits easily is read |
+//! | `High` | the high mark | the low mark | new requests get 503 unless they are short; of those that have started, what fits easily is read |
 //! | `Over` | the budget | the high mark, or less | the same, and holders end ([`crate::reactor`]) |
-
-use wire::BodyLength;
+//!
+//! The budget holds because of one invariant: while there is pressure, whatever can grow can also be ended, or is not admitted.
+//!
+//! | held | grows under pressure | is ended ([`Holder`]) |
+//! | --- | --- | --- |
+//! | parts of requests and messages, requests that wait, responses that the peer does not read | yes | first |
+//! | what a running handler has not asked for, responses that wait for an earlier one | yes | then, if the budget is exceeded |
+//! | sessions and tables of an idle connection | yes | last |
+//! | requests on which handlers work, with their content | as [`Budget::admits_request`] allows | never |
+//!
+//! So what handlers work on can exceed the budget by [`HOLDER_BYTES_MIN`] for each connection, besides its tables and its TLS session. A usual
+//! request is served whatever the pressure is.
 
 /// The high mark: this much of the budget, in sixteenths.
 const HIGH_SIXTEENTHS: u64 = 13;
@@ -18,7 +28,7 @@ const LOW_SIXTEENTHS: u64 = 11;
 /// Content is read under pressure if the rest of it takes at most one of so many parts of what is left: several are read at the same time. Each
 /// check that finds pressure halves it, so that one can finish at last.
 const PARTS_LEFT: u64 = 4;
-/// New content is read under pressure if it takes at most one of so many parts of what is left: many may start at the same time.
+/// A request begins under pressure if it takes at most one of so many parts of what is left: many may start at the same time.
 const NEW_PARTS_LEFT: u64 = 64;
 /// How long pressure may last before holders end, although the budget is not exceeded. Pressure that returns within this time after holders had
 /// to end is the same: what their peers have in flight fills the budget again at once.
@@ -27,7 +37,8 @@ const PATIENCE_MS: u64 = 5000;
 const CHECK_MS: u64 = 250;
 /// How long ends are not tried again after none was possible.
 const REST_MS: u64 = 50;
-/// A connection that holds less is not worth looking at when it began to.
+/// A connection that holds less is not worth looking at when it began to. As much may always be held for the requests that run on one: a few
+/// usual ones, or one with very many cookies.
 pub(crate) const HOLDER_BYTES_MIN: usize = 16 * 1024;
 
 /// The content of a 503 for a request that the budget does not allow.
@@ -50,7 +61,31 @@ pub(crate) enum Relief {
     /// What was held back may continue, as far as it is admitted.
     Release,
     /// Holders end until so many bytes are held, then the same.
-    End { until_bytes: u64 },
+    End {
+        until_bytes: u64,
+        /// The budget is exceeded: even those end of which a handler takes what they make the server hold.
+        is_exceeded: bool,
+    },
+}
+
+/// Why a connection holds memory that its end would free. Those that are greater end first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Holder {
+    /// It waits for a request.
+    Idle,
+    /// A handler that runs has not taken what has arrived, or is slower than those after it.
+    Handler,
+    /// Its peer has sent a part of something, or more than may start, or does not read.
+    Peer,
+}
+
+/// How much is won by the end of a connection: the greatest ends first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Burden {
+    pub(crate) holder: Holder,
+    /// How much it holds, times how long; of an idle one only how long.
+    pub(crate) weight: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Time of pressure.
@@ -171,18 +206,29 @@ impl Budget {
         }
     }
 
-    /// Whether the content of a new request may be read.
-    #[inline]
-    pub(crate) fn admits_new(&self, length: BodyLength) -> bool {
-        !self.is_pressed() || self.has_room_for(length)
+    /// Whether a request may begin that takes so many bytes until its response. `others_bytes` are held for requests of its connection
+    /// that have begun.
+    #[cold]
+    pub(crate) fn admits_request(&self, bytes: u64, others_bytes: u64) -> bool {
+        !self.is_pressed()
+            || bytes <= self.left_bytes() / NEW_PARTS_LEFT
+            || bytes.saturating_add(others_bytes) <= HOLDER_BYTES_MIN as u64
     }
 
-    #[cold]
-    fn has_room_for(&self, length: BodyLength) -> bool {
-        match length {
-            BodyLength::Known(bytes) => bytes <= self.left_bytes() / NEW_PARTS_LEFT,
-            BodyLength::None | BodyLength::Chunked => false,
-        }
+    /// Whether so many bytes more do not exceed the budget.
+    #[inline]
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        !self.is_pressed() || bytes as u64 <= self.left_bytes()
+    }
+
+    /// Whether there would be pressure with so many bytes more.
+    pub(crate) fn is_near(&self, bytes: u64) -> bool {
+        self.held_bytes.saturating_add(bytes) > self.high_bytes
+    }
+
+    /// The pressure is over when no more than this is held.
+    pub(crate) fn low_bytes(&self) -> u64 {
+        self.low_bytes
     }
 
     fn left_bytes(&self) -> u64 {
@@ -232,7 +278,7 @@ impl Budget {
                 false => self.low_bytes,
             };
             (self.pressure, self.alarm_bytes) = (Pressure::High, self.bytes_max);
-            return self.end(until_bytes);
+            return self.end(until_bytes, true);
         }
         if now_ms < self.check_ms {
             return Relief::None;
@@ -244,7 +290,7 @@ impl Budget {
         }
         let step_bytes = (self.high_bytes - self.low_bytes) / 4;
         let until_bytes = self.held_bytes.saturating_sub(step_bytes);
-        self.end(until_bytes.max(self.low_bytes))
+        self.end(until_bytes.max(self.low_bytes), false)
     }
 
     /// Pressure has begun, or returned.
@@ -263,11 +309,14 @@ impl Budget {
         spell
     }
 
-    fn end(&mut self, until_bytes: u64) -> Relief {
+    fn end(&mut self, until_bytes: u64, is_exceeded: bool) -> Relief {
         if let Some(spell) = &mut self.spell {
             spell.is_forced = true;
         }
-        Relief::End { until_bytes }
+        Relief::End {
+            until_bytes,
+            is_exceeded,
+        }
     }
 }
 
@@ -282,6 +331,20 @@ mod tests {
         let mut budget = Budget::new(1600);
         budget.charge(0, bytes);
         budget
+    }
+
+    fn end(until_bytes: u64) -> Relief {
+        Relief::End {
+            until_bytes,
+            is_exceeded: false,
+        }
+    }
+
+    fn end_exceeded(until_bytes: u64) -> Relief {
+        Relief::End {
+            until_bytes,
+            is_exceeded: true,
+        }
     }
 
     #[test]
@@ -321,13 +384,12 @@ mod tests {
         // Known already.
         assert!(!budget.charge(0, 1000));
         assert_eq!(budget.wait_ms(START_MS), 0);
-        let end = Relief::End { until_bytes: 1450 };
-        assert_eq!(budget.check(START_MS), end);
+        assert_eq!(budget.check(START_MS), end_exceeded(1450));
         budget.charge(1101, 0);
         assert!(budget.charge(0, 101));
-        assert_eq!(budget.check(START_MS), end);
+        assert_eq!(budget.check(START_MS), end_exceeded(1450));
         assert!(budget.charge(0, 1000));
-        let late = Relief::End { until_bytes: 1100 };
+        let late = end_exceeded(1100);
         assert_eq!(budget.check(START_MS + PATIENCE_MS), late);
     }
 
@@ -339,13 +401,10 @@ mod tests {
         assert_eq!(budget.wait_ms(START_MS), CHECK_MS);
         assert_eq!(budget.check(START_MS + CHECK_MS), Relief::Release);
         let late_ms = START_MS + PATIENCE_MS;
-        assert_eq!(budget.check(late_ms), Relief::End { until_bytes: 1350 });
+        assert_eq!(budget.check(late_ms), end(1350));
         assert_eq!(budget.check(late_ms + CHECK_MS - 1), Relief::None);
         budget.charge(290, 0);
-        assert_eq!(
-            budget.check(late_ms + CHECK_MS),
-            Relief::End { until_bytes: 1100 }
-        );
+        assert_eq!(budget.check(late_ms + CHECK_MS), end(1100));
     }
 
     #[test]
@@ -353,13 +412,13 @@ mod tests {
         let mut budget = holding(1400);
         budget.check(START_MS);
         let late_ms = START_MS + PATIENCE_MS;
-        assert_eq!(budget.check(late_ms), Relief::End { until_bytes: 1350 });
+        assert_eq!(budget.check(late_ms), end(1350));
         budget.charge(300, 0);
         assert_eq!(budget.check(late_ms + 10), Relief::Release);
         budget.charge(0, 201);
         assert_eq!(budget.check(late_ms + 20), Relief::None);
         let next_ms = late_ms + 20 + CHECK_MS;
-        assert_eq!(budget.check(next_ms), Relief::End { until_bytes: 1251 });
+        assert_eq!(budget.check(next_ms), end(1251));
         // Everything continues for long enough.
         budget.charge(201, 0);
         assert_eq!(budget.check(next_ms + 10), Relief::Release);
@@ -386,16 +445,38 @@ mod tests {
         let mut budget = holding(1400);
         budget.lose_patience();
         budget.check(START_MS);
-        let end = Relief::End { until_bytes: 1350 };
-        assert_eq!(budget.check(START_MS + CHECK_MS), end);
+        assert_eq!(budget.check(START_MS + CHECK_MS), end(1350));
     }
 
     #[test]
-    fn short_new_content_is_admitted() {
-        let admits = |held, length| holding(held).admits_new(length);
-        assert!(admits(1408, BodyLength::Known(3)) && !admits(1408, BodyLength::Known(4)));
-        assert!(!admits(1408, BodyLength::Chunked) && admits(1300, BodyLength::Chunked));
-        assert!(!admits(1600, BodyLength::Known(1)));
+    fn short_requests_are_admitted() {
+        let admits = |held, bytes, others| holding(held).admits_request(bytes, others);
+        let much = HOLDER_BYTES_MIN as u64;
+        assert!(admits(1408, 3, much) && !admits(1408, 4, much));
+        assert!(!admits(1408, u64::MAX, 0) && admits(1300, u64::MAX, much));
+        // One connection may have a few when nothing is left.
+        assert!(admits(1600, much, 0) && !admits(1600, much + 1, 0));
+        assert!(admits(9999, 1, much - 1) && !admits(9999, 2, much - 1));
+    }
+
+    #[test]
+    fn what_arrives_fits_or_exceeds_the_budget() {
+        assert!(holding(1500).has_room(100) && !holding(1500).has_room(101));
+        assert!(holding(1300).has_room(usize::MAX));
+        assert!(!holding(1200).is_near(100) && holding(1200).is_near(101));
+    }
+
+    #[test]
+    fn idle_connections_end_last_and_the_heaviest_of_their_kind_first() {
+        let burden = |holder, weight| Burden {
+            holder,
+            weight,
+            bytes: 1,
+        };
+        let idle = burden(Holder::Idle, u64::MAX);
+        assert!(idle < burden(Holder::Handler, 1));
+        assert!(burden(Holder::Handler, u64::MAX) < burden(Holder::Peer, 1));
+        assert!(burden(Holder::Peer, 1) < burden(Holder::Peer, 2));
     }
 
     #[test]
@@ -415,6 +496,7 @@ mod tests {
         let mut budget = Budget::new(0);
         assert!(!budget.charge(0, usize::MAX / 2));
         assert!(!budget.is_pressed() && budget.admits(u64::MAX));
+        assert!(!budget.is_near(u64::MAX));
         assert_eq!(budget.bytes_max(), 0);
     }
 }

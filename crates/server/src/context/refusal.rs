@@ -38,7 +38,7 @@ const HTTP2: u16 = 2;
 const HANDSHAKE: u16 = 3;
 /// Stands for connections without a valid header of the PROXY protocol.
 const PROXY_HEADER: u16 = 4;
-/// Stands for requests with content that the budget of memory did not allow.
+/// Stands for requests that the budget of memory did not allow.
 const MEMORY: u16 = 5;
 /// Stands for connections that lost what they made the server hold.
 const HOLDER: u16 = 6;
@@ -277,9 +277,9 @@ impl Refusal {
             reason,
         } = self;
         let line = match *status {
-            MEMORY => format!(
-                "refused {count} request{plural} with content with 503: clients hold nearly memory_max"
-            ),
+            MEMORY => {
+                format!("refused {count} request{plural} with 503: clients hold nearly memory_max")
+            }
             HOLDER => {
                 format!("ended {count} connection{plural} that held most for longest: {reason}")
             }
@@ -417,14 +417,14 @@ mod tests {
         refusals.add_holder("1 MiB");
         assert_eq!(refusals.wait_ms(0), Some(0));
         let lines = [
-            "refused 1 request with content with 503: clients hold nearly memory_max",
+            "refused 1 request with 503: clients hold nearly memory_max",
             "ended 1 connection that held most for longest: 1 MiB",
         ];
         assert_eq!(refusals.take(0, &limits), lines);
         refusals.add(503, BUDGET);
         refusals.add(503, BUDGET);
         assert_eq!(refusals.wait_ms(100), Some(MEMORY_PAUSE_MS - 100));
-        let line = "refused 2 requests with content with 503: clients hold nearly memory_max";
+        let line = "refused 2 requests with 503: clients hold nearly memory_max";
         assert_eq!(refusals.take(MEMORY_PAUSE_MS, &limits), [line]);
         refusals.add_reaped(Victims::Idle, 3, "connections_max are open");
         let line = "closed 3 idle connections for new ones: connections_max are open";

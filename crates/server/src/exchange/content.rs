@@ -261,6 +261,22 @@ impl Inbound {
         matches!(self.taker, Taker::Call(_)) || self.is_read_whole()
     }
 
+    /// Whether it is held because its peer has not sent the rest, or because its request may not be called yet.
+    pub(crate) fn is_of_peer(&self) -> bool {
+        match self.taker {
+            Taker::Start(_) => self.holds_some(),
+            Taker::Call(_) => true,
+            Taker::Exchange { demand, .. } => demand == Demand::Whole && !self.is_complete,
+            Taker::NobodyYet | Taker::Nobody => false,
+        }
+    }
+
+    /// Whether a part of it has arrived that its handler has not asked for.
+    pub(crate) fn is_unasked(&self) -> bool {
+        let has_part = self.holds_some() || self.ahead_bytes > 0;
+        has_part && matches!(self.taker, Taker::Exchange { .. }) && !self.is_read_whole()
+    }
+
     /// Whether the application can be called now.
     pub(crate) fn is_ready(&self) -> bool {
         match self.taker {

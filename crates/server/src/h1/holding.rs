@@ -1,14 +1,14 @@
 //! What an HTTP/1 connection does while the budget of memory is nearly used up.
 
-use wire::RequestHead;
+use wire::{BodyLength, RequestHead};
 
 use super::content::Incoming;
 use super::input::{Refused, is_head_method};
 use super::queue::Queued;
-use super::{H1, Reading};
+use super::{For, H1, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
-use crate::context::budget::BUDGET;
+use crate::context::budget::{BUDGET, Holder};
 use crate::exchange::Progress;
 use crate::link::{Fate, Link, Turn};
 use crate::pace::arrival_rate;
@@ -39,23 +39,36 @@ impl H1 {
         }
     }
 
-    /// Refuses a request that would make the server hold more, if the budget is nearly used up.
-    #[inline]
-    pub(super) fn is_pressed<A: App>(
+    /// Refuses a request for which the server would hold more than is admitted while the budget is nearly used up.
+    #[cold]
+    pub(super) fn exceeds_budget<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         head: &RequestHead<'_>,
     ) -> bool {
-        let budget = &turn.context.budget;
-        let is_pressed = match head.asks_websocket {
-            true => budget.is_pressed(),
-            false => !budget.admits_new(head.body_length),
-        };
-        if is_pressed {
+        let is_admitted = self.is_admitted(turn.context, head);
+        if !is_admitted {
             let (status, reason) = turn.context.budget_refusal();
             self.refuse(turn, Refused::Head(head), status, reason);
         }
-        is_pressed
+        !is_admitted
+    }
+
+    fn is_admitted(&self, context: &Context, head: &RequestHead<'_>) -> bool {
+        let content_bytes = match head.body_length {
+            _ if head.asks_websocket => return false,
+            BodyLength::Chunked => return false,
+            // It is refused for its length.
+            BodyLength::Known(length) if length > context.bounds.body_bytes_max => return true,
+            BodyLength::Known(length) => length,
+            BodyLength::None => 0,
+        };
+        let own_bytes = (head.consumed + size_of::<Queued>()) as u64;
+        let begun = self.queue.iter().map(|it| it.exchange.request_bytes());
+        let begun_bytes: usize = begun.map(|bytes| bytes + size_of::<Queued>()).sum();
+        context
+            .budget
+            .admits_request(own_bytes.saturating_add(content_bytes), begun_bytes as u64)
     }
 
     /// Stops the time of content that is not read now, and runs it otherwise.
@@ -72,29 +85,51 @@ impl H1 {
         matches!(&self.reading, Reading::Content(_))
     }
 
-    /// Whether it is the peer that makes it hold memory: by sending a part of something, or by not reading.
-    pub(crate) fn is_held_by_peer(&self, link: &Link) -> bool {
-        let is_sent = match &self.reading {
-            Reading::Content(incoming) => {
-                incoming.inbound.is_collected() && !incoming.inbound.is_complete
+    /// Why it holds memory, if it can be ended for that. What handlers have not taken, and requests that wait, count only if it holds much.
+    pub(crate) fn holder(&self, link: &Link, is_much: bool) -> Option<Holder> {
+        match &self.reading {
+            _ if link.is_full() => Some(Holder::Peer),
+            Reading::Head => Some(Holder::Peer),
+            Reading::Waiting(_) if is_much => Some(Holder::Peer),
+            Reading::Content(incoming) if incoming.inbound.is_of_peer() => Some(Holder::Peer),
+            Reading::Content(incoming)
+                if is_much && (incoming.inbound.is_unasked() || !self.input.is_empty()) =>
+            {
+                Some(Holder::Handler)
             }
-            Reading::Head => true,
-            _ => false,
-        };
-        is_sent || link.is_full()
+            _ if is_much && self.has_waiting_response() => Some(Holder::Handler),
+            _ => None,
+        }
     }
 
-    /// Ends what the peer makes it hold.
+    /// Whether a response waits for an earlier one.
+    fn has_waiting_response(&self) -> bool {
+        let mut waiting = self.queue.iter().skip(1);
+        waiting.any(|queued| !queued.exchange.out.is_empty())
+    }
+
+    /// Ends what makes it hold memory.
     pub(crate) fn end_holding<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         if turn.link.is_full() {
             return self.abandon(turn, Abort::Disconnected);
         }
         match &self.reading {
-            Reading::Content(_) => self.refuse_content(turn, 503, BUDGET),
-            Reading::Head => {
+            Reading::Content(incoming)
+                if incoming.inbound.is_of_peer()
+                    || incoming.inbound.is_unasked()
+                    || !self.input.is_empty() =>
+            {
+                self.refuse_content(turn, 503, BUDGET);
+            }
+            Reading::Head | Reading::Waiting(_) => {
+                if matches!(self.reading, Reading::Waiting(For::Place)) {
+                    turn.context.leave_queue(turn.link.id, None);
+                }
+                // What has begun before it gets its responses.
                 let is_head = is_head_method(&self.input);
                 self.refuse(turn, Refused::Unread { is_head }, 503, BUDGET);
             }
+            _ if self.has_waiting_response() => return self.abandon(turn, Abort::Disconnected),
             _ => {}
         }
         self.settle(turn)

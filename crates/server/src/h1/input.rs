@@ -218,8 +218,8 @@ impl H1 {
         }
     }
 
-    /// Whether a request may run concurrently with others: all are safe, it has no content, and neither their number nor their memory
-    /// exceeds the limits.
+    /// Whether a request may run concurrently with others: all are safe, it has no content, neither their number nor their memory
+    /// exceeds the limits, and the budget is not nearly used up.
     fn may_overtake<A: App>(&self, turn: &Turn<'_, A>, head: &RequestHead<'_>) -> bool {
         let limits = &turn.context.limits;
         let has_room = self.window.has_room(self.queue.len(), limits);
@@ -235,6 +235,8 @@ impl H1 {
         };
         let may_begin = has_room
             && is_safe
+            // Its response would wait, and nothing ends that before the budget is exceeded.
+            && !turn.context.budget.is_pressed()
             && self.queue.iter().all(Queued::may_be_overtaken)
             && waiting_bytes() < limits.send_buffer_bytes_max;
         // One that is refused calls nothing.
@@ -256,7 +258,10 @@ impl H1 {
             self.refuse(turn, Refused::Head(head), 503, NO_MEMORY);
             return after.len();
         }
-        if head.asks_websocket && (self.is_pressed(turn, head) || self.handshake(turn, head)) {
+        if turn.context.budget.is_pressed() && self.exceeds_budget(turn, head) {
+            return 0;
+        }
+        if head.asks_websocket && self.handshake(turn, head) {
             return 0;
         }
         match head.body_length {
@@ -279,7 +284,7 @@ impl H1 {
         }
     }
 
-    /// Passes a request on whose content has not arrived, unless that may not be held.
+    /// Passes a request on whose content has not arrived.
     #[inline]
     fn begin_with_content<A: App>(
         &mut self,
@@ -287,9 +292,6 @@ impl H1 {
         head: &RequestHead<'_>,
         after: &[u8],
     ) -> usize {
-        if self.is_pressed(turn, head) {
-            return 0;
-        }
         let mut sent;
         let head = match head.expects_continue && !after.is_empty() {
             true => {

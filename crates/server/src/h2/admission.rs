@@ -42,6 +42,9 @@ impl H2 {
             if is_short(REQUEST_SPARE_BYTES + growth_bytes) {
                 return self.refuse_for_memory(turn, new, head, growth_bytes);
             }
+            if turn.context.budget.is_pressed() && self.exceeds_budget(turn, new, head, after) {
+                return Ok(0);
+            }
             self.defer(turn, new, head);
             self.wait_for_place(turn, self.streams.len().wrapping_sub(1));
             return Ok(0);

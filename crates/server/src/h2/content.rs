@@ -135,6 +135,12 @@ impl H2 {
             return self.hand_over(turn, index, Part::Received(content));
         }
         let is_discarded = inbound.is_discarded();
+        let is_for_whole = inbound.is_for_call() || inbound.is_read_whole();
+        if is_for_whole && !turn.context.budget.has_room(content.len()) {
+            // Its window was given before. What it fills may be a handler's next, which is not ended.
+            let refusal = turn.context.budget_refusal();
+            return self.refuse_part(turn, index, content.len(), refusal);
+        }
         match inbound.hold(content, turn.context) {
             Held::Yes | Held::TooLong if is_discarded => {
                 if inbound.may_discard(turn.context) {

@@ -3,24 +3,40 @@
 
 use wire::h2::{ErrorCode, Violation, frame};
 use wire::websocket::CloseCode;
+use wire::{BodyLength, RequestHead};
 
 use super::handlers::guarded;
+use super::request::{Known, New};
 use super::stream::Stream;
 use super::websocket::Carried;
 use super::{H2, Leaving, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
-use crate::context::budget::BUDGET;
+use crate::context::budget::{BUDGET, HOLDER_BYTES_MIN, Holder};
 use crate::exchange::{Progress, Unfinished};
-use crate::link::{Fate, Link, Turn};
+use crate::link::{Fate, Link, Turn, Unread};
 use crate::pace::arrival_rate;
 use crate::response::SLOW;
 
 impl Stream {
-    /// Whether its content is collected until the application can be called.
-    fn is_collected(&self) -> bool {
-        let inbound = self.inbound.as_ref();
-        inbound.is_some_and(|it| it.is_collected() && !it.is_complete)
+    /// Whether content has arrived that its application cannot be called for, or that is not complete.
+    fn has_content_of_peer(&self) -> bool {
+        self.inbound.as_ref().is_some_and(|it| it.is_of_peer())
+    }
+
+    /// Whether a part of its content, or of a WebSocket's octets, has arrived that its handler has not asked for.
+    fn has_unasked(&self) -> bool {
+        let is_carried = match self.carried.as_deref() {
+            Some(Carried::Offered { input, .. } | Carried::Open { input, .. }) => !input.is_empty(),
+            None => false,
+        };
+        is_carried || self.inbound.as_ref().is_some_and(|it| it.is_unasked())
+    }
+
+    /// What is held of its request.
+    fn request_bytes(&self) -> usize {
+        let inbound = self.inbound.as_ref().map_or(0, |it| it.held_bytes());
+        inbound + self.exchange.request_bytes() + size_of::<Stream>()
     }
 
     /// Whether its client has closed a window, and content waits for that.
@@ -43,7 +59,7 @@ impl Stream {
     }
 
     fn is_held_by_peer(&self) -> bool {
-        self.is_collected() || self.is_blocked() || self.message_bytes() > 0
+        self.has_content_of_peer() || self.is_blocked() || self.message_bytes() > 0
     }
 
     /// Whether the rest of its content is read while the budget is nearly used up.
@@ -67,21 +83,72 @@ impl H2 {
         self.streams.iter().any(is_withheld)
     }
 
-    /// Whether it is the peer that makes it hold memory.
-    pub(crate) fn is_held_by_peer(&self, link: &Link) -> bool {
-        let has_part = !self.input.is_empty() || matches!(self.reading, Reading::Block(_));
-        link.is_full() || has_part || self.streams.iter().any(Stream::is_held_by_peer)
+    /// Refuses a request for which the server would hold more than is admitted while the budget is nearly used up. `after` is the input that
+    /// follows its head.
+    #[cold]
+    pub(super) fn exceeds_budget<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: &RequestHead<'_>,
+        after: &[u8],
+    ) -> bool {
+        let whole = || H2::whole_content(new.stream, head, after, turn.context);
+        let content_bytes = match head.body_length {
+            // Its handshake is refused.
+            _ if head.asks_websocket => return false,
+            // It is refused for its length.
+            BodyLength::Known(length) if length > turn.context.bounds.body_bytes_max => {
+                return false;
+            }
+            BodyLength::Known(length) => length,
+            BodyLength::Chunked => whole().map_or(u64::MAX, |(content, _)| content.len() as u64),
+            BodyLength::None => 0,
+        };
+        let own_bytes = (head.consumed + size_of::<Stream>()) as u64;
+        let bytes = own_bytes.saturating_add(content_bytes);
+        let begun_bytes: usize = self.streams.iter().map(Stream::request_bytes).sum();
+        let budget = &turn.context.budget;
+        if budget.admits_request(bytes, begun_bytes as u64) {
+            return false;
+        }
+        let refusal = turn.context.budget_refusal();
+        self.refuse(turn, new, Known::Head(head), refusal);
+        // Its record is gone before the next one needs one.
+        turn.context.share.use_up();
+        true
     }
 
-    /// Ends the streams by which the peer makes it hold memory, or the connection if it holds that by none of them.
+    /// Why it holds memory, if it can be ended for that. What handlers have not taken, and frames whose end would end handlers too, count only
+    /// if it holds much.
+    pub(crate) fn holder(&self, link: &Link, is_much: bool) -> Option<Holder> {
+        let has_part = self.has_part();
+        if link.is_full()
+            || has_part && self.streams.is_empty()
+            || self.streams.iter().any(Stream::is_held_by_peer)
+        {
+            return Some(Holder::Peer);
+        }
+        let is_of_handler = has_part || self.streams.iter().any(Stream::has_unasked);
+        (is_much && is_of_handler).then_some(Holder::Handler)
+    }
+
+    /// Whether frames wait, or a part of one, or of a header block.
+    fn has_part(&self) -> bool {
+        !self.input.is_empty() || matches!(self.reading, Reading::Block(_))
+    }
+
+    /// Ends the streams that make it hold memory, or the connection if it holds that by none of them.
     #[cold]
     pub(crate) fn end_holding<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         if turn.link.is_full() {
             return self.abandon(turn, Abort::Disconnected);
         }
-        let holding = self.streams.iter().filter(|it| it.is_held_by_peer());
-        let ids: Vec<u32> = holding.map(|stream| stream.id).collect();
+        let mut ids = self.ids_of(Stream::is_held_by_peer);
         if ids.is_empty() {
+            ids = self.ids_of(Stream::has_unasked);
+        }
+        if ids.is_empty() && self.has_part() {
             let violation = Violation::of_connection(ErrorCode::ENHANCE_YOUR_CALM, BUDGET);
             self.fail(turn, violation);
         }
@@ -93,6 +160,11 @@ impl H2 {
         self.settle(turn)
     }
 
+    fn ids_of(&self, is_wanted: fn(&Stream) -> bool) -> Vec<u32> {
+        let wanted = self.streams.iter().filter(|it| is_wanted(it));
+        wanted.map(|stream| stream.id).collect()
+    }
+
     fn end_holding_stream<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
         let Some(stream) = self.streams.get_mut(index) else {
             return;
@@ -102,12 +174,12 @@ impl H2 {
             frame::push_reset(self.out(turn), id, ErrorCode::CANCEL);
             self.remember_reset(index);
             self.drop_stream(turn, index, Abort::Disconnected);
-        } else if stream.is_collected() {
-            self.refuse_content(turn, index, (503, BUDGET));
         } else if let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket) {
             let frames = std::mem::take(&mut turn.context.responder.out);
             let _ = guarded(|| websocket.cut_off(turn, CloseCode::TRY_AGAIN_LATER, BUDGET));
             turn.context.responder.out = frames;
+        } else {
+            self.refuse_content(turn, index, (503, BUDGET));
         }
     }
 
@@ -149,9 +221,25 @@ impl H2 {
         (is_idle && is_open && self.leaving == Leaving::No).then_some(self.idle_since_ms)
     }
 
-    /// Ends the connection, which has no stream.
-    pub(crate) fn leave_idle<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+    /// Ends the connection, which has no stream: its client is notified before input is looked for.
+    pub(crate) fn leave_idle<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         self.say_last(turn);
         self.stop_reading();
+        match self.settle(turn) {
+            Fate::End(_) => Fate::End(Unread::Possible),
+            fate => fate,
+        }
+    }
+}
+
+/// A request takes so many bytes until its response. If the budget is nearly used up when all that the connection may have are as large, it
+/// is charged before the next one is looked at: a header section may take much more here than its client has sent.
+pub(super) fn note_begun(context: &mut Context, bytes: usize) {
+    if bytes < HOLDER_BYTES_MIN {
+        return;
+    }
+    let all_bytes = (bytes as u64).saturating_mul(context.limits.h2_streams_max);
+    if context.budget.is_near(all_bytes) {
+        context.share.use_up();
     }
 }

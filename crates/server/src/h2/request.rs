@@ -10,6 +10,7 @@ use wire::h2::{
 use wire::{BodyLength, RequestHead};
 
 use super::handlers::guarded;
+use super::holding::note_begun;
 use super::input::compression;
 use super::start::owed_bytes;
 use super::stream::{Encoding, Stream};
@@ -202,6 +203,9 @@ impl H2 {
         if is_short(REQUEST_SPARE_BYTES + growth_bytes) {
             return self.refuse_for_memory(turn, new, head, growth_bytes);
         }
+        if turn.context.budget.is_pressed() && self.exceeds_budget(turn, new, head, after) {
+            return Ok(0);
+        }
         if head.asks_websocket {
             match self.handshake(turn, new, head) {
                 Ok(handshake) => self.offer(turn, new, head, handshake),
@@ -235,11 +239,6 @@ impl H2 {
                     self.call(turn, whole, head, Content::Whole(content));
                     Ok(used)
                 }
-                None if !turn.context.budget.admits_new(head.body_length) => {
-                    let refusal = turn.context.budget_refusal();
-                    self.refuse(turn, new, Known::Head(head), refusal);
-                    Ok(0)
-                }
                 None => {
                     self.call(turn, new, head, Content::Later);
                     Ok(0)
@@ -259,7 +258,7 @@ impl H2 {
     /// The content, if the frame after HEADERS contains all of it, and the length of that frame.
     ///
     /// Content that a limit or the window does not allow is left to the way of content in parts.
-    fn whole_content<'a>(
+    pub(super) fn whole_content<'a>(
         id: u32,
         head: &RequestHead<'_>,
         after: &'a [u8],
@@ -434,6 +433,7 @@ impl H2 {
                 self.push_continue(new.stream);
             }
         }
+        note_begun(turn.context, stream.exchange.request_bytes());
         // Streams that were opened later come after it.
         let index = self.streams.partition_point(|it| it.id < stream.id);
         self.streams.insert(index, stream);

@@ -11,6 +11,7 @@ use wire::h2::{ErrorCode, ReceiveWindow, State, Violation, frame};
 use wire::{BodyLength, RequestHead};
 
 use super::H2;
+use super::holding::note_begun;
 use super::request::{Known, New, record};
 use super::stream::{Encoding, Stream};
 use crate::app::head::{Head, OwnedHead};
@@ -88,6 +89,7 @@ impl H2 {
         stream.owed_bytes = owed_bytes(head);
         stream.priority = self.initial_priority(new.stream, head);
         self.streams.push(stream);
+        note_begun(turn.context, head.consumed);
     }
 
     /// Refuses a request for which there is no memory.

@@ -1,8 +1,10 @@
-//! Closing connections for new ones, when there are as many as may be or no descriptor is left.
+//! Closing connections for new ones, when there are as many as may be, or no descriptor or memory is left for another.
 //!
 //! | connection | who first | is closed |
 //! | --- | --- | --- |
 //! | waits for a request | has waited longest | after [`IDLE_MS_MIN`] |
+//! | waits for the whole ClientHello of its TLS handshake | the same | the same |
+//! | lingers, and its peer has received everything | the same | the same |
 //! | its request arrives slowly, and nothing else is waited for | sends least per second | with 503, if none is idle, it sends less than [`SLOW_BYTES_PER_S`] and all of that was read |
 //! | any other | | never |
 //!
@@ -11,6 +13,7 @@
 
 use super::{RECEIVE_BYTES, Worker};
 use crate::app::App;
+use crate::connection::holding::IDLE_MS_MIN;
 use crate::context::metrics::{Scarce, Victims};
 
 /// One of so many connections is closed at once, so that finding them takes little for each new one.
@@ -19,8 +22,6 @@ const IDLE_PART: usize = 128;
 const SLOW_PART: usize = 1024;
 /// So many more are tried, because requests of some may have arrived, or more of them.
 const SPARE_TRIED: usize = 64;
-/// Milliseconds for which a connection stays at least: its request may be on its way.
-const IDLE_MS_MIN: u64 = 1000;
 /// A client that sends more is not slow: half of what a telephone line carried.
 const SLOW_BYTES_PER_S: u64 = 4096;
 /// How long nothing is searched for after nothing was found.

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::app::App;
-use crate::context::budget::Relief;
+use crate::context::budget::{Burden, Holder, Relief};
 use crate::context::metrics::Relieved;
 
 const MIB: u64 = 1 << 20;
@@ -15,8 +15,11 @@ impl<A: App> Worker<A> {
         match self.context.budget.check(now_ms) {
             Relief::None => {}
             Relief::Release => self.release(),
-            Relief::End { until_bytes } => {
-                self.end_holders(until_bytes, now_ms);
+            Relief::End {
+                until_bytes,
+                is_exceeded,
+            } => {
+                self.end_holders(until_bytes, is_exceeded);
                 self.release();
             }
         }
@@ -40,15 +43,10 @@ impl<A: App> Worker<A> {
         }
     }
 
-    /// Ends what connections hold, those first whose bytes times milliseconds are most, until all hold no more than `until_bytes`.
-    fn end_holders(&mut self, until_bytes: u64, now_ms: u64) {
-        let mut holders: Vec<(u64, usize)> = Vec::new();
-        if holders.try_reserve_exact(self.connections.len()).is_err() {
-            return;
-        }
-        let open = self.connections.iter();
-        holders.extend(open.filter_map(|(key, it)| Some((it.burden(now_ms)?, key))));
-        holders.sort_unstable_by(|one, other| other.cmp(one));
+    /// Ends what connections hold, the heaviest burdens first, until all hold no more than `until_bytes`.
+    fn end_holders(&mut self, until_bytes: u64, is_exceeded: bool) {
+        let now_ms = self.context.clock.now_ms();
+        let holders = self.holders(is_exceeded, now_ms);
         let held_before = self.context.budget.held_bytes();
         let mut count = 0;
         for (_, key) in holders {
@@ -64,7 +62,10 @@ impl<A: App> Worker<A> {
         }
         let held_bytes = self.context.budget.held_bytes();
         if count == 0 {
-            return self.context.budget.rest(now_ms);
+            if is_exceeded {
+                self.context.budget.rest(now_ms);
+            }
+            return;
         }
         let freed_mib = held_before.saturating_sub(held_bytes).div_ceil(MIB);
         let (held_mib, max_mib) = (held_bytes / MIB, self.context.budget.bytes_max() / MIB);
@@ -73,6 +74,30 @@ impl<A: App> Worker<A> {
             self.context.metrics.relieved(Relieved::Ended);
             self.context.refusals.add_holder(&reason);
         }
+    }
+
+    /// The connections that may end, in that order. Unless the budget `is_exceeded`, handlers keep what has arrived for them, and idle
+    /// connections end only if that ends the pressure.
+    fn holders(&self, is_exceeded: bool, now_ms: u64) -> Vec<(Burden, usize)> {
+        let mut holders: Vec<(Burden, usize)> = Vec::new();
+        if holders.try_reserve_exact(self.connections.len()).is_err() {
+            return holders;
+        }
+        let open = self.connections.iter();
+        holders.extend(open.filter_map(|(key, it)| Some((it.burden(now_ms)?, key))));
+        if !is_exceeded {
+            let idle = holders.iter().filter(|(it, _)| it.holder == Holder::Idle);
+            let idle_bytes: u64 = idle.map(|(it, _)| it.bytes).sum();
+            let budget = &self.context.budget;
+            let is_enough = budget.held_bytes() <= budget.low_bytes().saturating_add(idle_bytes);
+            holders.retain(|(it, _)| match it.holder {
+                Holder::Peer => true,
+                Holder::Handler => false,
+                Holder::Idle => is_enough,
+            });
+        }
+        holders.sort_unstable_by(|one, other| other.cmp(one));
+        holders
     }
 
     /// Checks that the sum is that of what all connections really hold.

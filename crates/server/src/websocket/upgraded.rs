@@ -7,7 +7,7 @@ use wire::websocket::CloseCode;
 use super::{Ending, Pause, STOPPING, WebSocket};
 use crate::app::App;
 use crate::context::Context;
-use crate::context::budget::BUDGET;
+use crate::context::budget::{BUDGET, Holder};
 use crate::exchange::Unfinished;
 use crate::id::ExchangeId;
 use crate::link::{Broken, Delivery, Fate, Link, Turn, Unread};
@@ -334,9 +334,13 @@ impl Upgraded {
         self.settle(turn)
     }
 
-    /// Whether it is the peer that makes it hold memory: by sending a part of a message, or by not reading.
-    pub(crate) fn is_held_by_peer(&self, link: &Link) -> bool {
-        self.websocket.message_bytes() > 0 || self.websocket.has_unsent() || link.is_full()
+    /// Why it holds memory, if it can be ended for that. Messages that the application has not taken count only if it holds much.
+    pub(crate) fn holder(&self, link: &Link, is_much: bool) -> Option<Holder> {
+        let has_part = self.websocket.message_bytes() > 0;
+        match has_part || self.websocket.has_unsent() || link.is_full() {
+            true => Some(Holder::Peer),
+            false => (is_much && self.input.is_some()).then_some(Holder::Handler),
+        }
     }
 
     /// Ends it because of what it makes the server hold.

@@ -3,6 +3,8 @@
 
 #[path = "../harness/mod.rs"]
 mod harness;
+mod pressure;
+mod reaping;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -251,51 +253,6 @@ fn responses_that_are_not_read_do_not_exceed_the_budget() {
 }
 
 #[test]
-fn the_oldest_idle_connection_is_closed_for_a_new_one() {
-    let (mut server, now_ms) =
-        Server::with_manual_clock(|config| config.limits.connections_max = 3);
-    let mut working = server.connect();
-    working.send(&get("/later"));
-    server.settle();
-    let mut idle = Vec::new();
-    for _ in 0..2 {
-        now_ms.fetch_add(1000, Ordering::Relaxed);
-        let mut client = server.connect();
-        server.ask(&mut client, &get("/a"));
-        idle.push(client);
-    }
-    now_ms.fetch_add(1000, Ordering::Relaxed);
-    let mut new = server.connect();
-    assert_eq!(server.ask(&mut new, &get("/new")).content, "/new");
-    server.expect_end(&mut idle[0]);
-    assert_eq!(server.ask(&mut idle[1], &get("/b")).content, "/b");
-    // Its request has arrived, but was not read.
-    now_ms.fetch_add(1000, Ordering::Relaxed);
-    server.ask(&mut new, &get("/new"));
-    now_ms.fetch_add(1000, Ordering::Relaxed);
-    idle[1].send(&get("/c"));
-    let mut newer = server.connect();
-    assert_eq!(server.ask(&mut newer, &get("/newer")).content, "/newer");
-    assert_eq!(server.response(&mut idle[1]).content, "/c");
-    server.expect_end(&mut new);
-    server.respond(server.exchange("/later"), "done");
-    assert_eq!(server.response(&mut working).content, "done");
-}
-
-#[test]
-fn a_connection_is_refused_if_no_other_is_idle() {
-    let mut server = Server::with(|config| config.limits.connections_max = 2);
-    let mut working: Vec<Client> = (0..2).map(|_| server.connect()).collect();
-    for client in &mut working {
-        client.send(&get("/later"));
-        server.settle();
-    }
-    let mut new = server.connect();
-    new.send(&get("/new"));
-    assert_eq!(server.response(&mut new).status, 503);
-}
-
-#[test]
 fn long_messages_that_the_application_does_not_take_do_not_exceed_the_budget() {
     let (mut server, _) = with_budget();
     // The application takes one message of each.
@@ -381,10 +338,10 @@ fn all_holders_of_what_exceeds_the_budget_end_and_others_stay() {
 }
 
 /// A small generator of random numbers (xorshift).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
