@@ -1,7 +1,5 @@
 //! What bounds one request: those of the server, or of its route or the prefix of its path.
 
-use std::borrow::Cow;
-
 use crate::app::bounds::Overrides;
 use crate::router::percent_decode;
 
@@ -43,7 +41,8 @@ impl Bounds {
 /// has it.
 ///
 /// A path with an encoded slash, a backslash, an empty or a dot segment may mean one resource to the application and another one to a proxy or
-/// a file system. It gets the strictest of the bounds that it may have, so that no spelling of a path loosens them.
+/// a file system, and they may resolve it one after the other. It gets the strictest of the bounds that it may have, so that no spelling of a
+/// path loosens them. If it has a segment `..`, these are the server's, and those of each prefix whose segments are in it in the same order.
 #[derive(Clone, Debug, Default)]
 pub struct PathRules {
     /// The longest prefixes first.
@@ -71,19 +70,34 @@ impl PathRules {
 
     /// The bounds of a path as it was received, where those of the server are `bounds`.
     pub(crate) fn bounds_of(&self, path: &[u8], bounds: Bounds) -> Bounds {
-        if self.rules.is_empty() {
-            return bounds;
+        match self.rules.is_empty() || is_plain(path) {
+            true => bounds.with(self.of(path)),
+            false => self.bounds_of_unusual(path, bounds),
         }
-        let decoded = match path.contains(&b'%') {
-            true => Cow::Owned(percent_decode(path)),
-            false => Cow::Borrowed(path),
+    }
+
+    fn bounds_of_unusual(&self, path: &[u8], bounds: Bounds) -> Bounds {
+        let decoded = percent_decode(path);
+        let encoded_slash = path.windows(3).position(is_encoded_slash);
+        let before_slash = encoded_slash.map(|at| percent_decode(path.get(..at).unwrap_or(path)));
+        let Some(certain) = before_doubt(&decoded, before_slash.as_deref()) else {
+            return bounds.with(self.of(&decoded));
         };
-        let mut found = bounds.with(self.of(&decoded));
-        if let Some(kept) = with_encoded_slashes(path) {
-            found = found.strictest(bounds.with(self.of(&kept)));
-        }
-        if is_ambiguous(&decoded) {
-            found = found.strictest(bounds.with(self.of(&normalized(&decoded))));
+        let segments = || {
+            let all = decoded.split(|byte| matches!(byte, b'/' | b'\\'));
+            all.filter(|segment| !matches!(*segment, b"" | b"."))
+        };
+        let has_parent = segments().any(|segment| segment == b"..");
+        let certain = match has_parent {
+            // It may take back all that precedes it.
+            true => certain.get(..1).unwrap_or_default(),
+            false => certain,
+        };
+        let mut found = bounds.with(self.of(certain));
+        for (prefix, rule) in &self.rules {
+            if !covers(prefix, certain) && may_cover(prefix, segments(), has_parent) {
+                found = found.strictest(found.with(*rule));
+            }
         }
         found
     }
@@ -107,54 +121,49 @@ fn covers(prefix: &[u8], path: &[u8]) -> bool {
     }
 }
 
-/// The path with all but its encoded slashes decoded, if it has any: they are a part of their segment to some, and separate segments to others.
-fn with_encoded_slashes(path: &[u8]) -> Option<Vec<u8>> {
-    let is_slash = |part: &[u8]| part.eq_ignore_ascii_case(b"%2f");
-    if !path.windows(3).any(is_slash) {
-        return None;
-    }
-    let (mut kept, mut rest) = (Vec::with_capacity(path.len()), path);
-    while let Some(at) = rest.windows(3).position(is_slash) {
-        let (before, after) = rest.split_at(at);
-        kept.extend_from_slice(&percent_decode(before));
-        // No byte of a path, so that it matches no prefix.
-        kept.push(0);
-        rest = after.get(3..).unwrap_or_default();
-    }
-    kept.extend_from_slice(&percent_decode(rest));
-    Some(kept)
+/// Whether a path means the same to everybody. Some for which this returns false do, too.
+fn is_plain(path: &[u8]) -> bool {
+    let mut before = 0;
+    path.iter().all(|&byte| {
+        let pair = (std::mem::replace(&mut before, byte), byte);
+        !matches!(pair, (_, b'%' | b'\\') | (b'/', b'/' | b'.'))
+    })
 }
 
-fn is_ambiguous(path: &[u8]) -> bool {
-    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
-    let mut segments = path.get(1..).unwrap_or_default().split(is_slash).peekable();
-    let mut is_found = path.contains(&b'\\');
-    while let Some(segment) = segments.next() {
-        // The last segment may be empty.
-        is_found |=
-            matches!(segment, b"." | b"..") || segment.is_empty() && segments.peek().is_some();
-    }
-    is_found
+fn is_encoded_slash(part: &[u8]) -> bool {
+    part.eq_ignore_ascii_case(b"%2f")
 }
 
-/// The path without empty and dot segments (RFC 3986 section 5.2.4), and with backslashes as slashes.
-fn normalized(path: &[u8]) -> Vec<u8> {
-    let mut kept: Vec<&[u8]> = Vec::new();
-    let mut is_open = false;
-    for segment in path.split(|byte| matches!(byte, b'/' | b'\\')) {
-        is_open = matches!(segment, b"" | b"." | b"..");
-        match segment {
-            b"" | b"." => {}
-            b".." => drop(kept.pop()),
-            _ => kept.push(segment),
+/// The part of a decoded path before the first segment that may mean something else: one with a backslash or an encoded slash (`before_slash`
+/// precedes the first of them), an empty one, or a dot segment. None if it has none.
+fn before_doubt<'a>(decoded: &'a [u8], before_slash: Option<&[u8]>) -> Option<&'a [u8]> {
+    let slash_at = before_slash.map_or(usize::MAX, <[u8]>::len);
+    let mut start = 0;
+    for segment in decoded.split(|&byte| byte == b'/') {
+        let end = start + segment.len();
+        // The first one is empty because the path starts with a slash. The last one may be empty.
+        let is_empty = segment.is_empty() && start > 0 && end < decoded.len();
+        let is_dots = matches!(segment, b"." | b"..");
+        if is_empty || is_dots || segment.contains(&b'\\') || end >= slash_at {
+            return decoded.get(..start);
         }
+        start = end + 1;
     }
-    let mut path = vec![b'/'];
-    path.extend(kept.join(&b'/'));
-    if is_open && path.len() > 1 {
-        path.push(b'/');
-    }
-    path
+    None
+}
+
+/// Whether a prefix may cover a path with these segments: a reading joins some of them, and with a parent it leaves out others.
+fn may_cover<'a>(
+    prefix: &[u8],
+    mut segments: impl Iterator<Item = &'a [u8]>,
+    has_parent: bool,
+) -> bool {
+    let wanted = prefix.split(|&byte| byte == b'/');
+    let mut wanted = wanted.filter(|segment| !segment.is_empty());
+    wanted.all(|wanted| match has_parent {
+        true => segments.any(|segment| segment == wanted),
+        false => segments.next() == Some(wanted),
+    })
 }
 
 #[cfg(test)]
@@ -230,6 +239,13 @@ mod tests {
             "/../login",
             "/login/..",
             "/x/..//login/.",
+            "/x%2fy/../login",
+            "/x%2Fy/%2e%2e/login",
+            "/x%5cy/../login",
+            "/x\\y/../login",
+            "/a//../../login",
+            "/a/b%2fc/..%2f../login",
+            "/x/y/%2e%2e/../%2e%2e/login",
         ] {
             // The last segment of "/login/.." leads out of it, which only the spelling as it is covers.
             assert_eq!(body(&rules, path), 1, "{path}");
@@ -237,9 +253,49 @@ mod tests {
         for path in ["/%C3%BC", "/%c3%bc/x"] {
             assert_eq!(body(&rules, path), 2, "{path}");
         }
-        for path in ["/logins", "/x/login", "/Login", "/%256cogin", "/login%00"] {
+        for path in [
+            "/logins",
+            "/x/login",
+            "/x//login",
+            "/x%2Flogin",
+            "/Login",
+            "/%256cogin",
+            "/login%00",
+            "/.login",
+            "/x/../logins",
+        ] {
             assert_eq!(body(&rules, path), 100, "{path}");
         }
+    }
+
+    #[test]
+    fn no_spelling_avoids_a_strict_bound_below_another_one() {
+        let rules = rules(&[
+            ("/a", Some(10), None),
+            ("/a/login", Some(1), None),
+            ("/a/login/deep", Some(1000), Some(5)),
+            ("/c/", Some(2), None),
+        ]);
+        for path in [
+            "/a//../login",
+            "/a//..//login",
+            "/a/x%2fy/../login",
+            "/b/../a/x/../login",
+            "/a/./login//deep",
+            "/a//login/./deep/x",
+        ] {
+            assert_eq!(body(&rules, path), 1, "{path}");
+        }
+        for path in ["/a//x", "/a/./x", "/a/login%2fx/..", "/a%2fx"] {
+            let strict = if path.contains("login") { 1 } else { 10 };
+            assert_eq!(body(&rules, path), strict, "{path}");
+        }
+        for path in ["//c/x", "/./c/", "/x/../c/y"] {
+            assert_eq!(body(&rules, path), 2, "{path}");
+        }
+        // What precedes the first doubt is certain.
+        assert_eq!(body(&rules, "/a/login/deep//x"), 1000);
+        assert_eq!(body(&rules, "/a/login/deep/x%2Fy"), 1000);
     }
 
     #[test]
@@ -259,6 +315,10 @@ mod tests {
             "/login/../upload",
             "/upload/..%2flogin",
             "/upload/..%5Clogin",
+            "/upload/x%2fy/../../login",
+            "/upload/x%5cy/../../login",
+            "/upload//../login",
+            "/upload/x/../y",
         ] {
             let bounds = rules.bounds_of(path.as_bytes(), SERVER);
             assert_eq!(bounds, SERVER, "{path}");
