@@ -95,6 +95,18 @@ def test_clients_of_a_proxy_that_cannot_be_read_are_one(start: Start) -> None:
         assert statuses(proxy, 9) == [200] * 9  # the proxy itself is not limited
 
 
+def test_clients_that_a_proxy_does_not_disclose_are_not_limited(start: Start) -> None:
+    server = start("basic.py", *RATE, "--forwarded-fields", "forwarded,for")
+    with server.connect() as proxy:
+        for field in ("Forwarded: for=unknown", "Forwarded: for=_a", "X-Forwarded-For: unknown"):
+            assert statuses(proxy, 4, field) == [200] * 4
+    server = start("basic.py", *RATE, "--proxy-protocol", "--client-connections-max", "1")
+    with server.connect() as one, server.connect() as other:
+        for check in (one, other):
+            check.send(b"PROXY UNKNOWN\r\n")
+            assert statuses(check, 4) == [200] * 4
+
+
 def test_an_untrusted_field_makes_no_other_client(start: Start) -> None:
     server = start("basic.py", *RATE, *OPEN)
     with server.connect() as client:
@@ -152,6 +164,7 @@ def test_trusted_proxies_may_have_many_connections(start: Start) -> None:
     ("options", "message"),
     [
         ((*RATE, "--trusted-proxies", "*"), "client_requests_per_s_max does not go with"),
+        ((*RATE, "--trusted-proxies", "::/0"), "does not go with trusted_proxies ::/0"),
         (("--client-burst-max", "5"), "client_burst_max needs client_requests_per_s_max"),
         (("--client-ipv6-prefix-bits", "129"), "give 0 to 128"),
         (("--client-requests-per-s-max", "-1"), "give 0 to"),

@@ -52,6 +52,9 @@ def test_values_of_other_types_are_refused(value: object) -> None:
 
 def test_clients_are_not_limited_where_anyone_may_name_them() -> None:
     for name in ("client_requests_per_s_max", "client_connections_max"):
-        with pytest.raises(ConfigError, match=rf"{name} does not go with trusted_proxies \*"):
-            resolve({name: 5, "trusted_proxies": "*"}, environ={})
+        for peers in ("*", "0.0.0.0/0", "::/0", "0.0.0.0/0,::/0", "10.0.0.0/8, ::/0"):
+            message = rf"{name} does not go with trusted_proxies (\*|0\.0\.0\.0/0|::/0): any client"
+            with pytest.raises(ConfigError, match=message):
+                resolve({name: 5, "trusted_proxies": peers}, environ={})
+            resolve({"trusted_proxies": peers}, environ={})
         assert resolve({name: 5, "trusted_proxies": "10.0.0.0/8"}, environ={}).core[name] == 5

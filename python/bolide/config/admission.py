@@ -125,11 +125,12 @@ def check(settings: Settings) -> None:
         ConfigError: an option does not go with another one.
     """
     limits = ("client_requests_per_s_max", "client_connections_max")
+    everyone = [peer for peer in settings.trusted_proxies if peer == "*" or peer.endswith("/0")]
     for name in limits:
-        if settings.core[name] and "*" in settings.trusted_proxies:
+        if settings.core[name] and everyone:
             raise ConfigError(
-                f"{name} does not go with trusted_proxies *: any client could name another "
-                "address as its own; name the proxies"
+                f"{name} does not go with trusted_proxies {everyone[0]}: any client could name "
+                "another address as its own; name the proxies"
             )
     if settings.core["client_burst_max"] and not settings.core["client_requests_per_s_max"]:
         raise ConfigError("client_burst_max needs client_requests_per_s_max")
