@@ -289,7 +289,6 @@ impl H2 {
             }
         }
         self.drain_websockets(turn);
-        self.flush_websockets(turn);
         if !self.leaving.is_final() {
             self.say_last(turn);
         }

@@ -327,21 +327,33 @@ impl H2 {
         is_broken |= guarded(|| websocket.report_lack(turn)).is_none();
         turn.context.responder.out = frames;
         stream.exchange.awaits_writable |= websocket.takes_writable_notice();
-        is_broken |= websocket.ending() == Some(Ending::Broken);
-        if is_broken {
-            let _ = guarded(|| websocket.lost(turn));
-            stream.exchange.cut();
-        } else if websocket.ending().is_some() {
-            stream.exchange.progress = Progress::Done;
-        } else if !stream.state.takes_content() {
-            H2::end_websocket(&mut self.handlers, turn, stream);
-        }
         if used >= LONG_READ_BYTES {
             self.widen(index);
         }
         if used > 0 {
             self.open_stream_window(index, used as u32);
+            // This may end it, and nothing else may have to be done for its connection.
             self.limit_messages(turn, index);
+        }
+        self.note_ending(turn, index, is_broken);
+    }
+
+    /// Ends the stream of a WebSocket that has ended, or the WebSocket of a stream that its peer has ended.
+    fn note_ending<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, is_broken: bool) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let Some(websocket) = stream.carried.as_deref_mut().and_then(Carried::websocket) else {
+            return;
+        };
+        let ending = websocket.ending();
+        if is_broken || ending == Some(Ending::Broken) {
+            let _ = guarded(|| websocket.lost(turn));
+            stream.exchange.cut();
+        } else if ending.is_some() {
+            stream.exchange.progress = Progress::Done;
+        } else if !stream.state.takes_content() {
+            H2::end_websocket(&mut self.handlers, turn, stream);
         }
     }
 

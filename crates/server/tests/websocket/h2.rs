@@ -301,6 +301,47 @@ fn long_messages_of_one_connection_have_a_limit_together() {
     );
 }
 
+/// The start of a frame that ends no message, with a mask of zeros.
+fn fragment(opcode: u8, length: u16) -> Vec<u8> {
+    let mut start = vec![opcode, 0xfe];
+    start.extend_from_slice(&length.to_be_bytes());
+    start.extend_from_slice(&[0; 4]);
+    start
+}
+
+#[test]
+fn a_websocket_that_is_closed_for_a_long_message_after_a_wait_for_room_ends_its_stream() {
+    let mut it = World::with(|config| {
+        config.limits.send_buffer_bytes_max = 4096;
+        config.limits.websocket_message_bytes_max = 1_000_000;
+    });
+    let send = |it: &mut World, stream: u32, opcode: u8, length: u16| {
+        let content = vec![b'x'; length.into()];
+        for part in [fragment(opcode, length), content].concat().chunks(15_000) {
+            it.client.data(stream, part, false);
+            it.settle();
+        }
+    };
+    let (other, stream) = (it.open("/ws/1"), it.open("/ws/post"));
+    send(&mut it, other, 2, 49_900);
+    (1..20).for_each(|_| send(&mut it, other, 0, 49_900));
+    send(&mut it, stream, 2, 40_000);
+    // What it has to send waits for its window, and what it receives for that.
+    let long = Command::Message(MessageKind::Text, vec![b'm'; 100_000]);
+    it.server.post(it.server.exchange("/ws/post"), long);
+    it.settle();
+    send(&mut it, stream, 0, 40_000);
+    assert_eq!(it.server.closed("/ws/post"), None);
+    it.client.give(0, 50_000);
+    it.client.give(stream, 50_000);
+    it.settle();
+    let closed = it.server.closed("/ws/post").expect("it is closed");
+    assert_eq!(closed.0, 1013);
+    assert_eq!(it.arrived(stream).last(), Some(&"1013".to_owned()));
+    assert!(it.client.streams[&stream].is_complete);
+    assert!(!it.client.streams[&other].is_over());
+}
+
 #[test]
 fn long_messages_that_arrive_before_the_acceptance_have_that_limit_too() {
     let mut it = World::new();
