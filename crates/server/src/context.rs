@@ -169,7 +169,7 @@ impl Context {
             slow_routes: SlowRoutes::default(),
             is_recorded: log.is_some(),
             is_guarded: false,
-            admission: Admission::new(AdmissionConfig::default()),
+            admission: Admission::default(),
             bounds: Bounds {
                 body_bytes_max: limits.body_bytes_max,
                 handler_timeout_ms: timeouts.handler_timeout_ms,
@@ -211,10 +211,14 @@ impl Context {
     }
 
     /// Looks at requests from now on, if one of these limits is set, or if an application has routes with bounds of their own.
-    pub(crate) fn guard(&mut self, config: AdmissionConfig, has_routes: bool) {
-        self.admission = Admission::new(config);
+    ///
+    /// # Errors
+    /// If there is no memory for what is counted.
+    pub(crate) fn guard(&mut self, config: AdmissionConfig, has_routes: bool) -> io::Result<()> {
+        self.admission = Admission::new(config)?;
         self.is_guarded = self.request_ids.is_some();
         self.guard_routes(self.admission.is_needed() || has_routes);
+        Ok(())
     }
 
     /// The same for an application that has other routes now. Requests are not looked at less: those that arrived before may still run.
@@ -415,7 +419,7 @@ impl Context {
         self.sequence
     }
 
-    /// The next call is not for a new request.
+    /// The next call or refusal is not of a new request.
     #[cold]
     pub(crate) fn repeats_request(&mut self) {
         self.repeated += 1;

@@ -320,9 +320,9 @@ impl H1 {
     }
 
     /// Reads no further request, but the rest of a content that a handler may still ask for.
-    fn read_no_request<A>(&mut self, turn: &mut Turn<'_, A>) {
-        if matches!(self.reading, Reading::Waiting(For::Place)) {
-            turn.context.leave_queue(turn.link.id, None);
+    fn read_no_request<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if matches!(self.reading, Reading::Waiting(_)) {
+            self.give_up_place(turn);
         }
         match &mut self.reading {
             Reading::Content(incoming) => incoming.is_persistent = false,

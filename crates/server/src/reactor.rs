@@ -158,7 +158,7 @@ impl<A: App> Worker<A> {
     /// A worker without listeners. The application posts later responses to `mailbox`.
     ///
     /// # Errors
-    /// If no epoll set can be created.
+    /// If no epoll set can be created, or there is no memory for what is counted of clients.
     pub fn new(
         app: A,
         config: Config,
@@ -193,7 +193,7 @@ impl<A: App> Worker<A> {
         context.budget = Budget::new(config.memory_bytes_max);
         context.refusals = Refusals::with_handshakes(config.reports_handshakes);
         context.refusals.redirects_to_https = config.redirects_to_https;
-        context.guard(config.admission, app.has_bounds());
+        context.guard(config.admission, app.has_bounds())?;
         let poller = Poller::new()?;
         if let Some(log) = &context.log {
             log.watch(&poller)?;
@@ -416,7 +416,7 @@ impl<A: App> Worker<A> {
             // A response would need a handshake.
             let has_place = has_place && !transport.is_secure();
             if self.turned_away >= self.turned_away_max || !has_place {
-                // A close with unread input would be a reset.
+                // Over TCP, a close with unread input would be a reset.
                 transport.shutdown_both();
                 return;
             }

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use harness::h2::H2Client;
 use harness::websocket::text;
 use harness::{Server, get, post, post_chunked, response};
-use server::{AccessLog, Command, FilePart, LogFormat, Response, Selection};
+use server::{AccessLog, Command, Config, FilePart, LogFormat, Response, Selection};
 
 /// A server with a log, and a function that returns the lines after dropping the server.
 fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
@@ -18,6 +18,11 @@ fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
 
 /// The same, for clients with prior knowledge of HTTP/2 too.
 fn logging_with(accepts_h2: bool) -> (Server, impl FnOnce(Server) -> Vec<String>) {
+    logging_of(move |config| config.accepts_prior_knowledge = accepts_h2)
+}
+
+/// The same, with other settings.
+fn logging_of(set: impl FnOnce(&mut Config)) -> (Server, impl FnOnce(Server) -> Vec<String>) {
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     let log = AccessLog::new(
         File::from(OwnedFd::from(writer)),
@@ -37,7 +42,7 @@ fn logging_with(accepts_h2: bool) -> (Server, impl FnOnce(Server) -> Vec<String>
         Server::logging(
             |config| {
                 config.limits.body_bytes_max = 1000;
-                config.accepts_prior_knowledge = accepts_h2;
+                set(config);
             },
             Some(log),
         ),
@@ -74,6 +79,59 @@ fn the_bytes_of_a_file_are_those_that_were_sent() {
     }
     let line = format!("\"GET /push HTTP/1.1\" 200 {} \"-\" \"-\"", bytes + 4);
     assert_eq!(lines(server), [line.as_str(), line.as_str()]);
+}
+
+/// A server that serves one request at a time, while one other waits.
+fn logging_with_queue() -> (Server, impl FnOnce(Server) -> Vec<String>) {
+    logging_of(|config| {
+        config.admission.limits.concurrency_max = 1;
+        config.limits.queue_max = 1;
+    })
+}
+
+/// The only request that waits for a place gets one when that of `/later/1` ends.
+fn expect_empty_queue(server: &mut Server) {
+    let mut next = server.connect();
+    next.send(&get("/next"));
+    server.settle();
+    assert!(next.is_quiet(), "{}", next.rest());
+    server.worker.app.running.clear();
+    assert_eq!(server.response(&mut next).content, "/next");
+}
+
+const ABANDONED: &str = "\"GET /waits HTTP/1.1\" 499 0 \"-\" \"-\"";
+
+#[test]
+fn a_request_that_waits_after_a_stream_that_fails_leaves_the_queue_and_has_its_line() {
+    let (mut server, lines) = logging_with_queue();
+    // It takes many turns until it fails.
+    server.worker.app.pull_bytes = 0;
+    let mut client = server.connect();
+    client.send(&get("/pull/10000/cut"));
+    server.pass();
+    let other = server.connect();
+    other.send(&get("/later/1"));
+    server.pass();
+    client.send(&get("/waits"));
+    server.pass_until(|_| client.is_ended());
+    assert_eq!(server.targets(), ["/pull/10000/cut", "/later/1"]);
+    expect_empty_queue(&mut server);
+    assert!(lines(server).contains(&ABANDONED.to_owned()));
+}
+
+#[test]
+fn a_request_that_waits_after_a_response_that_fails_leaves_the_queue_and_has_its_line() {
+    let (mut server, lines) = logging_with_queue();
+    let mut client = server.connect();
+    client.send(&(get("/later/1") + &get("/waits")));
+    server.settle();
+    let id = server.exchange("/later/1");
+    server.post(id, Command::Begin(response(200, "")));
+    server.post(id, Command::Fail);
+    server.pass_until(|_| client.is_ended());
+    assert_eq!(server.targets(), ["/later/1"]);
+    expect_empty_queue(&mut server);
+    assert!(lines(server).contains(&ABANDONED.to_owned()));
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //!
 //! Whether requests are looked at is one flag, [`super::Context::is_guarded`].
 
+use std::io;
 use std::net::IpAddr;
 
 use net::{Clock, Peer};
@@ -96,7 +97,8 @@ impl Refused {
     }
 }
 
-/// The state of these limits.
+/// The state of these limits. By default, there are none.
+#[derive(Default)]
 pub(crate) struct Admission {
     rules: PathRules,
     pub(crate) clients: Clients,
@@ -109,18 +111,18 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn new(config: AdmissionConfig) -> Admission {
+    /// # Errors
+    /// If there is no memory for what is counted.
+    pub(crate) fn new(config: AdmissionConfig) -> io::Result<Admission> {
         let limits = config.limits;
         let rate = (limits.client_requests_per_s_max, limits.client_burst_max);
         let connections_max = limits.client_connections_max;
-        Admission {
+        Ok(Admission {
             rules: config.rules,
-            clients: Clients::new(connections_max, rate, config.ipv6_prefix_bits),
-            waiting: Waiting::default(),
+            clients: Clients::new(connections_max, rate, config.ipv6_prefix_bits)?,
             concurrency_max: limits.concurrency_max,
-            grant: None,
-            waited_ms: 0,
-        }
+            ..Admission::default()
+        })
     }
 
     /// Whether requests have to be looked at.
@@ -164,11 +166,12 @@ impl Context {
         self.metrics.waiting_changed(1);
     }
 
-    /// As [`Context::queue`], for the next request of an HTTP/1 connection, which has already waited for `waited_ms`, before all others.
+    /// As [`Context::queue`], for a request that has already waited for `waited_ms`: it keeps its turn.
     #[cold]
-    pub(crate) fn queue_first(&mut self, connection: ConnectionId, waited_ms: u64) {
+    pub(crate) fn queue_again(&mut self, connection: ConnectionId, stream: u32, waited_ms: u64) {
         let since_ms = self.clock.now_ms().saturating_sub(waited_ms);
-        self.admission.waiting.add_first(connection, since_ms);
+        let waiting = &mut self.admission.waiting;
+        waiting.add_again(connection, stream, since_ms);
         self.metrics.waiting_changed(1);
     }
 

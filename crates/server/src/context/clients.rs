@@ -1,6 +1,7 @@
 //! Limits for each client: how many connections its address has, and how fast it sends requests.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,7 +60,8 @@ impl Drop for ClientPlace {
     }
 }
 
-/// What is counted of clients.
+/// What is counted of clients. By default, nothing.
+#[derive(Default)]
 pub(crate) struct Clients {
     connections_max: u64,
     ipv6_prefix_bits: u32,
@@ -72,23 +74,30 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// `requests_per_s` and `burst` of 0 are no limit, and as many as in a second.
+    ///
+    /// # Errors
+    /// If there is no memory for the rates: without them, no client would have a limit.
     pub(crate) fn new(
         connections_max: u64,
         (requests_per_s, burst): (u64, u64),
         ipv6_prefix_bits: u32,
-    ) -> Clients {
+    ) -> io::Result<Clients> {
         let refill = (requests_per_s > 0).then(|| Refill {
             token_ns: (NS_PER_S / requests_per_s.max(1)).max(1),
             tokens: if burst > 0 { burst } else { requests_per_s },
         });
-        Clients {
+        let rates = match refill {
+            Some(refill) => Some((Rates::of_process()?, refill)),
+            None => None,
+        };
+        Ok(Clients {
             connections_max,
             ipv6_prefix_bits,
             counts: Counts::default(),
             places: HashMap::new(),
-            rates: refill.and_then(|refill| Some((Rates::of_process().ok()?, refill))),
+            rates,
             server: SERVERS.fetch_add(1, Ordering::Relaxed),
-        }
+        })
     }
 
     /// Whether requests are counted.
@@ -180,7 +189,7 @@ mod tests {
 
     #[test]
     fn connections_are_counted_while_they_are_open() {
-        let mut clients = Clients::new(2, (0, 0), 64);
+        let mut clients = Clients::new(2, (0, 0), 64).unwrap();
         assert!(clients.connected(1, &peer("192.0.2.1:1")));
         assert!(clients.connected(2, &peer("[::ffff:192.0.2.1]:2")));
         assert!(clients.has_all(&peer("192.0.2.1:3")));
@@ -200,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_websocket_is_counted_with_the_connections() {
-        let mut clients = Clients::new(2, (0, 0), 64);
+        let mut clients = Clients::new(2, (0, 0), 64).unwrap();
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         assert!(clients.connected(1, &peer("192.0.2.1:1")));
         let place = clients.place(address);
@@ -215,7 +224,7 @@ mod tests {
 
     #[test]
     fn requests_are_counted_for_each_server_and_client() {
-        let (one, other) = (Clients::new(0, (2, 0), 64), Clients::new(0, (2, 3), 64));
+        let [one, other] = [0, 3].map(|burst| Clients::new(0, (2, burst), 64).unwrap());
         let client = "192.0.2.77".parse().unwrap();
         let admitted = |clients: &Clients, now_ms| {
             (0..9)

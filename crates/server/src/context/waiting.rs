@@ -52,14 +52,17 @@ impl Waiting {
         });
     }
 
-    /// Adds a request that has waited before all others.
-    pub(crate) fn add_first(&mut self, connection: ConnectionId, since_ms: u64) {
-        let stream = 0;
-        self.places.push_front(Place {
+    /// Adds a request that has waited before, before all others that have not waited for longer.
+    pub(crate) fn add_again(&mut self, connection: ConnectionId, stream: u32, since_ms: u64) {
+        let place = Place {
             connection,
             stream,
             since_ms,
-        });
+        };
+        let is_later = |other: &Place| other.since_ms >= since_ms;
+        let index = self.places.iter().position(is_later);
+        self.places
+            .insert(index.unwrap_or(self.places.len()), place);
     }
 
     /// Takes the request that has waited longest, if it may begin or has waited for `timeout_ms` (0: for ever).
@@ -125,6 +128,19 @@ mod tests {
         );
         assert_eq!(waiting.next((9999, 0), false), None);
         assert_eq!(waiting.len(), 1);
+    }
+
+    #[test]
+    fn one_that_has_waited_keeps_its_turn() {
+        let mut waiting = Waiting::default();
+        waiting.add(id(1), 0, 100);
+        waiting.add(id(2), 0, 200);
+        waiting.add_again(id(3), 3, 150);
+        waiting.add_again(id(4), 1, 150);
+        waiting.add_again(id(5), 0, 300);
+        let keys = std::iter::from_fn(|| waiting.next((400, 0), true));
+        let keys: Vec<u32> = keys.map(|(place, _)| place.connection.key).collect();
+        assert_eq!(keys, [1, 4, 3, 2, 5]);
     }
 
     #[test]

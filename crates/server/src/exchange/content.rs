@@ -106,6 +106,8 @@ pub(crate) struct Inbound {
     bounds: Bounds,
     /// Its request waits until fewer others run.
     pub(crate) is_queued: bool,
+    /// It might have begun after a wait of so long, but for responses of its connection that have to be sent first.
+    pub(crate) granted_after_ms: Option<u64>,
     pub(crate) is_complete: bool,
     /// The peer waits for a 100 (Continue) before it sends.
     pub(crate) owes_continue: bool,
@@ -137,6 +139,7 @@ impl Inbound {
             total_bytes: 0,
             bounds: context.bounds,
             is_queued: false,
+            granted_after_ms: None,
             is_complete: false,
             owes_continue,
             is_withheld: false,

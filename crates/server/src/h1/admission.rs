@@ -146,6 +146,7 @@ impl H1 {
         if let Some((head, content)) = incoming.inbound.take_call()
             && let Some(head) = head.read()
         {
+            turn.context.repeats_request();
             self.content_is_over(turn, is_persistent);
             let mut head = *head.parsed();
             // It has been read.
@@ -196,7 +197,7 @@ impl H1 {
             return self.resume_granted(turn, Grant::Begin, waited_ms);
         }
         self.reading = Reading::Waiting(For::Place);
-        turn.context.queue_first(turn.link.id, waited_ms);
+        turn.context.queue_again(turn.link.id, 0, waited_ms);
     }
 
     /// The head of a request that waits for a place: it is the start of the `input`.
@@ -211,6 +212,15 @@ impl H1 {
         match wire::parse_request(input, &context.head_limits) {
             Ok(Progress::Complete(head)) => Some(head),
             Ok(Progress::Incomplete) | Err(_) => None,
+        }
+    }
+
+    /// Its next request does not wait for a place any more, if it does: it will have no response, and only its record is left. To be called
+    /// before its input is dropped.
+    pub(super) fn give_up_place<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if self.waits_for_place() {
+            turn.context.leave_queue(turn.link.id, None);
+            self.record_abandoned_call(turn);
         }
     }
 

@@ -252,6 +252,7 @@ impl H1 {
             turn.context.leave_queue(turn.link.id, None);
         }
         if let Some((head, _)) = inbound.take_call() {
+            turn.context.repeats_request();
             let read = head.read();
             let refused = match &read {
                 Some(head) => Refused::Head(head.parsed()),

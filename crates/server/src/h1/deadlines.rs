@@ -134,8 +134,7 @@ impl H1 {
                 .for_each(|exchange| turn.app.peer_ended(exchange.id));
             if self.waits_for_place() {
                 // Nobody waits for its response.
-                turn.context.leave_queue(turn.link.id, None);
-                self.record_abandoned_call(turn);
+                self.give_up_place(turn);
                 self.stop_reading(Ending::Unread);
             }
         }

@@ -53,6 +53,10 @@ impl H1 {
             return self.content_lacks_memory(turn);
         }
         turn.context.note_shortage(data.len());
+        if self.waits_for_place() {
+            // It gets the response.
+            turn.context.leave_queue(turn.link.id, None);
+        }
         let is_head = match self.input.is_empty() {
             true => is_head_method(data),
             false => is_head_method(&self.input),

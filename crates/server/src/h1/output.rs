@@ -279,6 +279,7 @@ impl H1 {
                     true => turn.link.guard_until_sent(&turn.context.responder.out),
                     false => turn.link.guard(ended.ends_with_connection()),
                 }
+                self.give_up_place(turn);
                 self.stop_reading(match ended.ends_with_connection() {
                     true => Ending::Cut,
                     false if !self.input.is_empty() => Ending::Unread,

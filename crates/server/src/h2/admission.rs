@@ -63,15 +63,50 @@ impl H2 {
 
     /// Whether a request that is ready may be called now. If not, it waits, or is refused.
     pub(super) fn may_call<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> bool {
-        let stream = self.streams.get(index);
-        let inbound = stream.and_then(|stream| stream.inbound.as_ref());
-        if inbound.is_some_and(|inbound| inbound.bounds().has_waited) {
-            return true;
+        let Some(stream) = self.streams.get_mut(index) else {
+            return false;
+        };
+        if let Some(inbound) = &mut stream.inbound {
+            if inbound.bounds().has_waited {
+                return true;
+            }
+            if let Some(waited_ms) = inbound.granted_after_ms {
+                return self.may_call_late(turn, index, waited_ms);
+            }
         }
         match turn.queue_verdict() {
             Verdict::Begin => return true,
             Verdict::Wait => self.wait_for_place(turn, index),
             Verdict::Refuse(refused) => self.refuse_queued(turn, index, refused),
+        }
+        false
+    }
+
+    /// As [`H2::may_call`], for a request that might have begun before. If others have taken its place meanwhile, it gets the next one, and so do
+    /// others of the connection.
+    #[cold]
+    fn may_call_late<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+        waited_ms: u64,
+    ) -> bool {
+        if turn.context.admission.has_place(turn.app.running()) {
+            let stream = self.streams.get_mut(index);
+            if let Some(inbound) = stream.and_then(|stream| stream.inbound.as_mut()) {
+                inbound.note_wait();
+            }
+            turn.context.admission.waited_ms = waited_ms;
+            return true;
+        }
+        // In the order of their streams, of which the last one added is the first.
+        for stream in self.streams.iter_mut().rev() {
+            if let Some(inbound) = &mut stream.inbound
+                && let Some(waited_ms) = inbound.granted_after_ms.take()
+            {
+                inbound.is_queued = true;
+                turn.context.queue_again(turn.link.id, stream.id, waited_ms);
+            }
         }
         false
     }
@@ -88,7 +123,7 @@ impl H2 {
         stream: u32,
         grant: Grant,
     ) -> Fate {
-        // If not, it is looked at again when it may: others have its place.
+        // If not, it is looked at again when it may: others have its place, and it has its turn.
         let may_start = !turn.link.is_full() && self.has_room(turn);
         if let Some(index) = self.index_of(stream)
             && let Some(waiting) = self.streams.get_mut(index)
@@ -99,11 +134,15 @@ impl H2 {
                 inbound.note_wait();
             }
             match grant {
-                Grant::Begin if !may_start => {}
+                Grant::Begin if !may_start => {
+                    inbound.granted_after_ms = Some(turn.context.admission.waited_ms);
+                }
                 Grant::Begin => self.start_or_refuse(turn, index),
                 Grant::Refuse => self.refuse_queued(turn, index, Refused::QueueTimeout),
             }
         }
+        // That of this request, and of no other.
+        turn.context.admission.waited_ms = 0;
         self.settle(turn)
     }
 }

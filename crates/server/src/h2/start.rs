@@ -120,6 +120,8 @@ impl H2 {
         {
             if !turn.context.is_guarded || self.may_call(turn, index) {
                 self.start_or_refuse(turn, index);
+                // That of this request, and of no other.
+                turn.context.admission.waited_ms = 0;
             }
             started = Started::Some;
             let context = &mut *turn.context;

@@ -18,7 +18,7 @@ pub(crate) struct ClientIsFull;
 
 impl Link {
     /// The client whose requests are counted together: the one that trusted proxies name, or the peer. None for a trusted proxy itself, and
-    /// for a client without an address. All of a proxy's clients that cannot be read are one, with the address of the proxy: otherwise a client
+    /// for a client without an address, or whose address a proxy does not disclose: they would be one, and health checks are among them. All of a proxy's clients that cannot be read are one, with the address of the proxy: otherwise a client
     /// that spoils the field would have no limit.
     fn limited_client(&self, proxies: &Proxies, head: &RequestHead<'_>) -> Option<IpAddr> {
         if self.is_unreadable(proxies, head) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::h2::H2Client;
-use harness::{Client, Server, get, post, response};
+use harness::{Client, Server, get, post, post_chunked, response};
 use proptest::prelude::*;
 use server::{Command, Response};
 
@@ -397,6 +397,95 @@ fn a_request_that_has_waited_too_long_never_begins_if_a_response_before_it_is_la
     }
     assert_eq!(server.response(&mut client).status, 503);
     assert_eq!(server.targets(), ["/later/1", "/later/2"]);
+}
+
+#[test]
+fn a_stream_whose_turn_comes_while_responses_are_not_read_keeps_it() {
+    let (mut server, now_ms) = Server::with_manual_clock(|config| {
+        config.accepts_prior_knowledge = true;
+        config.admission.limits.concurrency_max = 1;
+        config.limits.queue_max = 2;
+        config.timeouts.queue_timeout_ms = 1000;
+    });
+    let mut client = H2Client::new(server.connect());
+    client.announce_window(50_000_000);
+    client.give(0, 50_000_000);
+    client.send(usize::MAX);
+    server.settle();
+    client.receive();
+    client.open("GET", "/big/20000000", true);
+    client.open("GET", "/later/1", true);
+    let [second, third] = ["/later/2", "/later/3"].map(|target| client.open("GET", target, true));
+    client.send(usize::MAX);
+    server.settle();
+    now_ms.fetch_add(600, Ordering::Relaxed);
+    // Either might begin now.
+    end(&mut server, "/later/1", "1");
+    let mut others = ["/later/4", "/later/5", "/later/6"].map(|target| {
+        let other = server.connect();
+        other.send(&get(target));
+        server.settle();
+        other
+    });
+    let settle = |server: &mut Server, client: &mut H2Client| {
+        for _ in 0..400 {
+            server.settle();
+            client.receive();
+            client.send(usize::MAX);
+        }
+    };
+    settle(&mut server, &mut client);
+    assert_eq!(server.targets(), ["/big/20000000", "/later/1", "/later/4"]);
+    now_ms.fetch_add(300, Ordering::Relaxed);
+    settle(&mut server, &mut client);
+    end(&mut server, "/later/4", "4");
+    // All that it has waited counts.
+    now_ms.fetch_add(100, Ordering::Relaxed);
+    settle(&mut server, &mut client);
+    assert_eq!(client.streams[&third].status, 503);
+    for target in ["/later/2", "/later/5", "/later/6"] {
+        end(&mut server, target, target);
+    }
+    settle(&mut server, &mut client);
+    assert_eq!(client.streams[&second].content, b"/later/2");
+    for other in &mut others {
+        assert_eq!(server.response(other).status, 200);
+    }
+    let began = ["/later/4", "/later/2", "/later/5", "/later/6"];
+    assert_eq!(server.targets()[2..], began);
+}
+
+#[test]
+fn a_request_that_is_refused_after_its_content_was_awaited_counts_once() {
+    let (mut server, now_ms) = Server::with_manual_clock(|config| {
+        config.admission.limits.concurrency_max = 1;
+        config.limits.body_bytes_max = 10;
+        config.timeouts.queue_timeout_ms = 1000;
+    });
+    let mut long = server.connect();
+    long.send(&(post_chunked("/read") + "b\r\nxxxxxxxxxxx\r\n"));
+    assert_eq!(server.response(&mut long).status, 413);
+    assert_eq!(server.worker.requests(), 1);
+
+    let mut slow = server.connect();
+    slow.send(&post_chunked("/read"));
+    server.settle();
+    now_ms.fetch_add(3_600_000, Ordering::Relaxed);
+    assert_eq!(server.response(&mut slow).status, 408);
+    assert_eq!(server.worker.requests(), 2);
+
+    let mut queued = server.connect();
+    queued.send("POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n");
+    server.settle();
+    let other = server.connect();
+    other.send(&get("/later/1"));
+    server.settle();
+    queued.send("content");
+    server.settle();
+    assert!(queued.is_quiet());
+    now_ms.fetch_add(1000, Ordering::Relaxed);
+    assert_eq!(server.response(&mut queued).status, 503);
+    assert_eq!(server.worker.requests(), 4);
 }
 
 /// Header blocks have to be sent in the order in which they were encoded.
