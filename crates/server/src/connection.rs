@@ -447,6 +447,8 @@ impl Connection {
         if !self.link.shut(context, Unread::Some) {
             return;
         }
+        // What arrives after the last read would be unread.
+        self.link.end_input();
         let mut left = STOPPING_DISCARDED_BYTES;
         while left > 0
             && let Received::Bytes(count) = self.link.receive(buffer)

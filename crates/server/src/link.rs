@@ -337,13 +337,22 @@ impl Link {
         waits
     }
 
-    /// Ends the connection for a peer that may be sending a request. A UNIX socket reports a reset even to a peer that has received the end, so
-    /// nothing may arrive after it.
+    /// Ends the connection for a peer that may be sending a request.
     fn end_before_request(&self) {
-        match !self.transport.is_tcp && self.transport.announce_end() {
-            true => self.transport.shutdown_both(),
-            false => self.transport.shutdown_send(),
+        if !self.end_input() {
+            self.transport.shutdown_send();
         }
+    }
+
+    /// Ends both sides of a UNIX socket, after the announcement of the end; what has arrived can still be read. It would report a reset even to
+    /// a peer that has received the end, so nothing may arrive after that. Returns false if it is not one, or the announcement is still to be
+    /// sent.
+    pub(crate) fn end_input(&self) -> bool {
+        let ends = !self.transport.is_tcp && self.transport.announce_end();
+        if ends {
+            self.transport.shutdown_both();
+        }
+        ends
     }
 
     /// Second step: closes the socket. A child process may hold a copy of the descriptor; that copy neither keeps the connection open nor

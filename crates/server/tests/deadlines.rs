@@ -3,7 +3,7 @@
 mod harness;
 
 use std::sync::Barrier;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -490,6 +490,66 @@ fn a_drain_waits_for_a_client_whose_handshake_waits_for_a_place() {
         !tls.received.is_empty()
     });
     assert!(tls.received.starts_with(b"HTTP/1.1 200 "));
+}
+
+#[test]
+fn a_drain_does_not_wait_for_a_client_that_sends_its_hello_octet_by_octet() {
+    const STEP_MS: u64 = 100;
+    for timeout_ms in [10_000, 0] {
+        let (mut server, now_ms) = Server::with_manual_clock(|config| {
+            config.timeouts.tls_handshake_timeout_ms = timeout_ms;
+        });
+        let mut client = server.connect_with_tls(&configs().0);
+        let hello = TlsClient::new().records();
+        let (first, rest) = hello.split_first().expect("octets");
+        client.send_some(&[*first]);
+        server.settle();
+        server.worker.drain();
+        let mut drained_ms = 0;
+        for octet in rest.iter().take(20) {
+            client.send_some(&[*octet]);
+            server.settle();
+            now_ms.fetch_add(STEP_MS, Ordering::Relaxed);
+            drained_ms += STEP_MS;
+            server.settle();
+            if client.is_ended() {
+                break;
+            }
+        }
+        assert!(client.is_ended());
+        assert!(
+            (500..=500 + TICK_MS).contains(&drained_ms),
+            "{timeout_ms}: {drained_ms}"
+        );
+    }
+}
+
+#[test]
+fn octets_that_arrive_while_the_server_stops_cause_no_reset() {
+    for connect in [Server::connect_by_tcp, Server::connect] {
+        for _ in 0..30 {
+            let mut server = Server::new();
+            let mut clients: Vec<Client> = (0..20).map(|_| connect(&mut server)).collect();
+            server.settle();
+            let (start, is_over) = (Barrier::new(2), AtomicBool::new(false));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    start.wait();
+                    while !is_over.load(Ordering::Relaxed) {
+                        for client in &clients {
+                            client.send_some(b"G");
+                        }
+                    }
+                });
+                start.wait();
+                server.worker.stop();
+                is_over.store(true, Ordering::Relaxed);
+            });
+            for client in &mut clients {
+                assert!(client.is_ended() && !client.was_reset);
+            }
+        }
+    }
 }
 
 #[test]

@@ -2,12 +2,16 @@
 
 mod harness;
 
+use std::io::ErrorKind;
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use harness::{Client, Server, get, response};
+use harness::tls::configs;
+use harness::{Client, Server, TestApp, get, response};
+use net::memory::notice_limit;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use server::Command;
+use server::{Command, Config, Worker};
 
 #[test]
 fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
@@ -42,6 +46,8 @@ fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
     // The limits are those of the process: the tests run one after the other.
     an_idle_connection_makes_room();
     the_last_descriptor_is_for_the_last_client();
+    a_handshake_for_which_there_is_no_memory_ends();
+    without_memory_for_the_rates_of_clients_nothing_is_served();
     a_posted_response_needs_its_memory_once();
 }
 
@@ -104,6 +110,53 @@ fn the_last_descriptor_is_for_the_last_client() {
     // Accepting has not paused: the clock does not move.
     let mut next = Client::new(TcpStream::connect(address).expect("a listener").into());
     assert_eq!(server.ask(&mut next, &get("/next")).content, "/next");
+}
+
+fn a_handshake_for_which_there_is_no_memory_ends() {
+    let mut server = Server::with(|config| config.timeouts.tls_handshake_timeout_ms = 0);
+    let mut client = server.connect_with_tls(&configs().0);
+    client.send("\u{16}");
+    let (before, blocks) = leave_little_memory();
+    server.settle();
+    drop(blocks);
+    setrlimit(Resource::As, before).expect("the limit of before");
+    assert!(client.is_ended());
+    assert!(server.is_empty());
+}
+
+fn without_memory_for_the_rates_of_clients_nothing_is_served() {
+    let mut config = Config::default();
+    config.admission.limits.client_requests_per_s_max = 1;
+    let app = TestApp::new(Arc::default());
+    let (before, blocks) = leave_little_memory();
+    let refused = Worker::new(app, config, None, Arc::default()).map(drop);
+    drop(blocks);
+    setrlimit(Resource::As, before).expect("the limit of before");
+    let kind = refused.map_err(|error| error.kind());
+    assert_eq!(kind, Err(ErrorKind::OutOfMemory));
+}
+
+/// What small allocations leave free.
+const SMALL_SPARE_BYTES: usize = 1 << 20;
+
+/// Sets the limit so that less than that is left. Returns the one of before, and what is to be freed before that is set again.
+fn leave_little_memory() -> (Rlimit, Vec<Vec<u8>>) {
+    let before = getrlimit(Resource::As);
+    let limit = Rlimit {
+        current: Some(occupied_bytes() + SMALL_SPARE_BYTES as u64 / 2),
+        ..before
+    };
+    let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(1000);
+    setrlimit(Resource::As, limit).expect("a lower limit");
+    // What has been freed before could be had again.
+    let mut block = Vec::new();
+    while blocks.len() < blocks.capacity() && block.try_reserve_exact(SMALL_SPARE_BYTES).is_ok() {
+        blocks.push(std::mem::take(&mut block));
+    }
+    while !notice_limit() {
+        std::hint::spin_loop();
+    }
+    (before, blocks)
 }
 
 fn a_posted_response_needs_its_memory_once() {

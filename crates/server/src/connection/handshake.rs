@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | without a place | its peer's next byte, or a place | `tls_handshake_timeout_ms` after the connection's start |
 //! | with a place | its turn (`reactor/handshakes.rs`), or its peer | the same; if others wait for a place, [`allowed_ms`] after it got its own |
+//! | either, in a drain | its peer | `Context::draining_idle_ms`, without what it has waited for this side |
 //!
 //! A place is kept from the whole ClientHello on. Until then it is only taken for the step that reads what has arrived, so clients that send
 //! the ClientHello octet by octet keep no place from others, however many they are.
@@ -33,11 +34,11 @@ const TLS_MAJOR_VERSION: u8 = 3;
 /// The TLS handshake of one connection.
 pub(crate) struct Handshake {
     since_ms: u64,
-    /// When its last step was taken, or it started.
-    stepped_ms: u64,
     place: Place,
-    /// It waits for its next step, or for a place first.
-    is_queued: bool,
+    /// Since when it waits for its next step, or for a place first.
+    queued_ms: Option<u64>,
+    /// For how long it has done so in a drain, before its last step.
+    excluded_ms: u64,
 }
 
 /// Whether a handshake has one of the places.
@@ -57,24 +58,41 @@ impl Handshake {
     pub(crate) fn new(now_ms: u64) -> Handshake {
         Handshake {
             since_ms: now_ms,
-            stepped_ms: now_ms,
             place: Place::Without,
-            is_queued: false,
+            queued_ms: None,
+            excluded_ms: 0,
         }
     }
 
     /// It starts to wait for its next step, until [`Handshake::takes_step`] or its end. Returns false if it waits already.
     ///
     /// The queue of turns is another one: a command for a closed connection gives the next one in its slot a turn, which is no step.
-    pub(crate) fn queue(&mut self, places: &mut HandshakePlaces) -> bool {
-        let starts = !std::mem::replace(&mut self.is_queued, true);
-        places.queued += u64::from(starts);
-        starts
+    pub(crate) fn queue(&mut self, context: &mut Context) -> bool {
+        if self.is_queued() {
+            return false;
+        }
+        self.queued_ms = Some(context.clock.now_ms());
+        context.handshakes.queued += 1;
+        true
+    }
+
+    fn is_queued(&self) -> bool {
+        self.queued_ms.is_some()
     }
 
     /// It waits no more.
-    fn takes_step(&mut self, places: &mut HandshakePlaces) {
-        places.queued -= u64::from(std::mem::take(&mut self.is_queued));
+    fn takes_step(&mut self, context: &mut Context) {
+        let Some(queued_ms) = self.queued_ms.take() else {
+            return;
+        };
+        context.handshakes.queued -= 1;
+        if let Some(drain_ms) = context.draining_since_ms {
+            let waited_ms = context
+                .clock
+                .now_ms()
+                .saturating_sub(queued_ms.max(drain_ms));
+            self.excluded_ms = self.excluded_ms.saturating_add(waited_ms);
+        }
     }
 
     /// Takes a place, if it has none. Returns false if there is none.
@@ -129,8 +147,9 @@ impl Handshake {
         let end_ms = Timeouts::end_ms(self.since_ms, timeout_ms);
         match context.draining_since_ms {
             // Otherwise its peer waits, and not this side.
-            Some(drain_ms) if !self.is_queued => {
-                end_ms.min(drain_ms.max(self.stepped_ms) + context.draining_idle_ms)
+            Some(drain_ms) if !self.is_queued() => {
+                let idle_ms = context.draining_idle_ms.saturating_add(self.excluded_ms);
+                end_ms.min(drain_ms.max(self.since_ms).saturating_add(idle_ms))
             }
             _ => end_ms,
         }
@@ -147,6 +166,7 @@ impl Handshake {
                 false => Late::Timeout(timeout_ms),
             });
         }
+        let is_queued = self.is_queued();
         let Place::With {
             since_ms,
             checked_ms,
@@ -157,7 +177,7 @@ impl Handshake {
         *checked_ms = now_ms;
         let kept_ms = now_ms.saturating_sub(*since_ms);
         let are_awaited = context.handshakes.awaiting > 0;
-        let is_late = are_awaited && !self.is_queued && kept_ms >= allowed_ms(context);
+        let is_late = are_awaited && !is_queued && kept_ms >= allowed_ms(context);
         is_late.then_some(Late::Place(context.limits.tls_handshakes_max))
     }
 }
@@ -196,8 +216,7 @@ impl Connection {
         buffer: &mut [u8],
     ) -> Fate {
         if let Phase::Handshake(handshake) = &mut self.phase {
-            handshake.takes_step(&mut context.handshakes);
-            handshake.stepped_ms = context.clock.now_ms();
+            handshake.takes_step(context);
         }
         if !self.link.send_owed() {
             return self.abandon(context, app);
@@ -216,7 +235,7 @@ impl Connection {
     /// The handshake is over: its place is free.
     pub(super) fn leave_handshake(&mut self, context: &mut Context, how: HandshakeEnd) {
         if let Phase::Handshake(handshake) = &mut self.phase {
-            handshake.takes_step(&mut context.handshakes);
+            handshake.takes_step(context);
             handshake.leave(&mut context.handshakes);
             context.metrics.handshake_ended(how);
             let since_ms = context.clock.now_ms();

@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::id::ConnectionId;
 use crate::limits::RECEIVE_BYTES;
+use crate::link::Fate;
 
 /// Steps of one pass. More would gain nothing: the rest of a pass costs a hundredth of them.
 const STEPS_PER_PASS: usize = 4;
@@ -30,12 +31,14 @@ pub(super) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Adds a connection that is shaking hands, unless it is among them. Without memory for that, its deadline ends it.
-    pub(super) fn add(&mut self, context: &mut Context, connection: &mut Connection) {
+    /// Adds a connection that is shaking hands, unless it is among them. Returns false if there is no memory for that: it has to end, because
+    /// nothing else would give it a turn.
+    pub(super) fn add(&mut self, context: &mut Context, connection: &mut Connection) -> bool {
         let id = connection.id();
         let handshake = connection.handshake();
-        if handshake.is_some_and(|it| it.queue(&mut context.handshakes)) {
-            push(&mut self.due, context, id);
+        match handshake.is_some_and(|it| it.queue(context)) {
+            true => push(&mut self.due, context, id),
+            false => true,
         }
     }
 }
@@ -98,21 +101,19 @@ impl<A: App> Worker<A> {
                 Some(id) => id,
                 None => self.handshakes.due.pop_front()?,
             };
-            let key = self.find(id);
-            let Some(connection) = key.and_then(|key| self.connections.get_mut(key)) else {
+            let Some(key) = self.find(id) else {
                 continue;
             };
-            let has_place = match connection.handshake() {
-                Some(handshake) => handshake.takes_place(&mut self.context),
-                None => true,
+            let connection = self.connections.get_mut(key);
+            let Some(handshake) = connection.and_then(Connection::handshake) else {
+                return Some(key);
             };
-            if has_place {
-                return key;
+            if handshake.takes_place(&mut self.context) {
+                return Some(key);
             }
-            if push(&mut self.handshakes.waiting, &mut self.context, id)
-                && let Some(handshake) = connection.handshake()
-            {
-                handshake.awaits_place(&mut self.context.handshakes);
+            match push(&mut self.handshakes.waiting, &mut self.context, id) {
+                true => handshake.awaits_place(&mut self.context.handshakes),
+                false => self.close(key, Fate::Close),
             }
         }
     }

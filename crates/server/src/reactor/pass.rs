@@ -256,7 +256,10 @@ impl<A: App> Worker<A> {
                 // No step can complete it. Waiting for its turn, it would only keep its descriptor.
                 return self.close(key, Fate::Close);
             }
-            return self.handshakes.add(&mut self.context, connection);
+            if !self.handshakes.add(&mut self.context, connection) {
+                self.close(key, Fate::Close);
+            }
+            return;
         }
         self.with_connection(key, |connection, context, app, receive| {
             if event.has_ended() && !event.is_readable() {
