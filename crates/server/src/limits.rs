@@ -56,7 +56,7 @@ settings! {
         concurrency_max: 0, "count",
             "Maximum requests of one worker that run at once, in coroutines; further ones wait (queue_max, queue_timeout_ms). A request runs until its handler has ended. WebSockets and handlers that are no coroutines do not count. WSGI applications have threads instead. 0 = no limit.";
         client_connections_max: 0, "count",
-            "Maximum connections that one client may have open to one worker; one more gets 503 and is closed, with TLS it is closed. Trusted proxies are not limited. With proxy_protocol, the client that they name is; otherwise its WebSockets are, which get 503. 0 = no limit.";
+            "Maximum connections that one client may have open to one worker; one more gets 503 and is closed, with TLS or proxy_protocol it is closed. Trusted proxies are not limited. With proxy_protocol, the client that they name is; otherwise its WebSockets are, which get 503. 0 = no limit.";
         client_requests_per_s_max: 0, "requests per second",
             "Maximum rate of one client's requests, of all workers together; more get 429 with Retry-After. A stream of HTTP/2 and the handshake of a WebSocket are requests. The client is that which trusted proxies name; they themselves are not limited. 0 = no limit.";
         client_burst_max: 0, "count",
