@@ -131,7 +131,7 @@ impl Handshake {
 
     /// When it began, if it waits for its peer.
     pub(super) fn idle_since_ms(&self) -> Option<u64> {
-        (!self.is_queued).then_some(self.since_ms)
+        (!self.is_queued()).then_some(self.since_ms)
     }
 
     /// When to check whether it has to end.
