@@ -69,12 +69,22 @@ class MountedApplication:
         return sum(app.busy_threads for app in of_wsgi)
 
     async def shutdown(self) -> None:
-        """Run the shutdown of each that was started, even if one of them raises."""
+        """Run the shutdown of each that was started, even if one of them raises.
+
+        Threads of WSGI applications are waited for last: a view that does not return takes no time
+        of the other shutdowns.
+        """
+        of_wsgi = [app for _, app in self._started if isinstance(app, WsgiApplication)]
         while self._started:
             prefix, app = self._started.pop()
             try:
-                await app.shutdown()
+                if isinstance(app, WsgiApplication):
+                    app.close()
+                else:
+                    await app.shutdown()
             except LifespanError as error:
                 logger.error("the shutdown of what is mounted at %s failed: %s", prefix, error)
             except Exception:
                 logger.exception("the shutdown of what is mounted at %s failed", prefix)
+        for app in of_wsgi:
+            await app.ended()

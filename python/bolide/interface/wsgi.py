@@ -18,9 +18,7 @@ __all__ = ["ErrorStream", "WsgiApplication"]
 
 Callback = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 LAST_WORDS_S: Final = 0.5
-"""Seconds for threads to end at shutdown."""
-CUT_OFF_S: Final = 0.05
-"""The same if some still run a call: they had the graceful time, and other shutdowns follow."""
+"""Seconds for threads to end at shutdown: only a view that still waits needs longer."""
 LAST_LOOK_S: Final = 0.002
 """How often a shutdown looks whether the threads have ended."""
 FINISHED_AGAIN_S: Final = 0.02
@@ -72,8 +70,16 @@ class WsgiApplication:
 
     async def shutdown(self) -> None:
         """End the threads; one whose view does not return does not keep the process alive."""
-        end = time.monotonic() + (CUT_OFF_S if self.busy_threads else LAST_WORDS_S)
+        self.close()
+        await self.ended()
+
+    def close(self) -> None:
+        """Let the threads end."""
         self._core.close()
+
+    async def ended(self) -> None:
+        """Wait until the threads have ended, for a bounded time."""
+        end = time.monotonic() + LAST_WORDS_S
         while any(each.is_alive() for each in self._threads) and time.monotonic() < end:
             await asyncio.sleep(LAST_LOOK_S)
         # The core holds the stream, and would hold itself by it.
