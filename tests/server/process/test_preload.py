@@ -115,8 +115,8 @@ def test_a_signal_that_stops_ends_the_import(
 
 
 CAUGHT = """
-sys.stderr.write("importing\\n")
 try:
+    sys.stderr.write("importing\\n")
     threading.Event().wait()
 except BaseException as error:
     {then}

@@ -233,7 +233,7 @@ pub const FAMILIES: &[Family] = &[
         name: "tls_handshakes",
         kind: Kind::Counter,
         unit: "",
-        help: "TLS handshakes that have ended, by result. One is failed too if its client has left.",
+        help: "TLS handshakes that have ended, by result. One is failed too if its client has left or sends plain HTTP.",
         labels: &[("result", &["completed", "failed"])],
         first: HANDSHAKES,
     },
