@@ -3,7 +3,7 @@
 mod harness;
 
 use std::io::ErrorKind;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -68,7 +68,8 @@ fn leave_descriptors(count: u64) {
     setrlimit(Resource::Nofile, limit).expect("a lower limit");
 }
 
-fn an_idle_connection_makes_room() {
+/// A server that listens, where, and a connection that is idle for so long that it may be closed for others.
+fn with_an_idle_connection() -> (Server, SocketAddr, Client) {
     let (mut server, now_ms) = Server::with_manual_clock(|_| ());
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -77,6 +78,11 @@ fn an_idle_connection_makes_room() {
     let mut idle = server.connect();
     assert_eq!(server.ask(&mut idle, &get("/idle")).content, "/idle");
     now_ms.fetch_add(1000, Ordering::Relaxed);
+    (server, address, idle)
+}
+
+fn an_idle_connection_makes_room() {
+    let (mut server, address, mut idle) = with_an_idle_connection();
     let mut waiting = Client::new(TcpStream::connect(address).expect("a listener").into());
     waiting.send(&get("/waited"));
     let before = getrlimit(Resource::Nofile);
@@ -90,14 +96,7 @@ fn an_idle_connection_makes_room() {
 }
 
 fn the_last_descriptor_is_for_the_last_client() {
-    let (mut server, now_ms) = Server::with_manual_clock(|_| ());
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    let added = server.worker.add_listener(listener.into(), 16, None);
-    added.expect("a usable listener");
-    let mut idle = server.connect();
-    assert_eq!(server.ask(&mut idle, &get("/idle")).content, "/idle");
-    now_ms.fetch_add(1000, Ordering::Relaxed);
+    let (mut server, address, mut idle) = with_an_idle_connection();
     let mut last = Client::new(TcpStream::connect(address).expect("a listener").into());
     last.send(&get("/last"));
     let before = getrlimit(Resource::Nofile);

@@ -133,16 +133,22 @@ fn requests_that_wait_for_an_earlier_one_do_not_exceed_the_budget() {
     assert!((100..200).contains(&ended), "{ended}");
 }
 
-#[test]
-fn a_usual_request_is_served_when_nothing_is_left_and_a_large_one_is_not() {
+/// A server whose handlers hold all of its memory, for clients that wait for them.
+fn with_working_clients() -> (Server, Vec<Client>) {
     let (mut server, _) = with_memory(MIB);
-    let mut working: Vec<Client> = Vec::new();
+    let mut working = Vec::new();
     while held(&server) <= MIB {
         let client = server.connect();
         client.send(&post("/later", &"w".repeat(15_000)));
         server.settle();
         working.push(client);
     }
+    (server, working)
+}
+
+#[test]
+fn a_usual_request_is_served_when_nothing_is_left_and_a_large_one_is_not() {
+    let (mut server, mut working) = with_working_clients();
     let running = working.len();
     assert_eq!(server.worker.app.running.len(), running);
     let before = held(&server);
@@ -173,14 +179,7 @@ fn a_usual_request_is_served_when_nothing_is_left_and_a_large_one_is_not() {
 
 #[test]
 fn one_connection_may_have_a_few_usual_requests_when_nothing_is_left() {
-    let (mut server, _) = with_memory(MIB);
-    let mut working: Vec<Client> = Vec::new();
-    while held(&server) <= MIB {
-        let client = server.connect();
-        client.send(&post("/later", &"w".repeat(15_000)));
-        server.settle();
-        working.push(client);
-    }
+    let (mut server, working) = with_working_clients();
     let before = held(&server);
     let mut client = H2Client::new(server.connect());
     for _ in 0..100 {
